@@ -1,22 +1,19 @@
 //! Composition root: it and what lies below it alone name concrete backends.
 
 mod backends;
+mod error;
 mod introduce;
 mod listen;
 mod resource_kinds;
+mod role;
 
-use crate::bus::BusError;
-use crate::bus::nats::{BusOpenError, NatsBus};
-use crate::config::advice;
-use crate::config::{Config, SettingFileError, StoreUrl};
-use crate::domain::format::FormatError;
-use crate::domain::identity::NameMismatch;
+use crate::bus::nats::NatsBus;
+use crate::config::{Config, StoreUrl};
 use crate::http;
 use crate::model::Model;
-use crate::model::endpoint::providers;
-use crate::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
+use crate::model::endpoint::{Keys, ModelEndpoint, ProviderOptions, SCRIPTED, providers};
 use crate::model::registry::{ModelOptions, Models};
-use crate::model::script_place::{self, PlaceError};
+use crate::model::script_place;
 use crate::ops;
 use crate::process::clock::Clock;
 use crate::process::host;
@@ -24,12 +21,8 @@ use crate::process::pace::Pace;
 use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
-use crate::store::embedded::{EmbeddedStore, StoreOpenError};
-use crate::store::redis::ServersUrlError;
-use crate::store::{Store, StoreError};
-use crate::upkeep::audit::{journal, losses};
-use crate::upkeep::doctor;
-use crate::upkeep::settings::{self, LoggedSettings};
+use crate::store::Store;
+use crate::store::embedded::EmbeddedStore;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
@@ -40,170 +33,19 @@ use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::rates::{Meters, RateSettings};
 use crate::venue::registry::FleetCache;
-use crate::venue::secrets::{self, KeyFileError, Vault};
+use crate::venue::secrets::{self, Vault};
+use crate::venue::upkeep::audit::{journal, losses};
+use crate::venue::upkeep::doctor;
+use crate::venue::upkeep::settings::{self, LoggedSettings};
 use crate::worker::{self, WorkerOptions};
-use backends::{OpenBus, store_name};
+use backends::OpenBus;
+pub use error::AppError;
 pub use introduce::open_store_to_read;
 use introduce::{bus_owner, check_store_identity};
 pub use resource_kinds::ResourceKindError;
-use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+pub use role::Role;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
-
-/// What a process does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Worker and HTTP API.
-    Up,
-    /// A worker without the HTTP API.
-    Worker,
-    /// HTTP API alone.
-    Serve,
-    /// Looks or changes something for an operator, and ends: doesn't wait for servers.
-    Command,
-    /// The same, and nothing is changed: neither store nor queue is made, or brought up to date.
-    Doctor,
-}
-
-impl Role {
-    const fn command(self) -> &'static str {
-        match self {
-            Self::Up => "trellis up",
-            Self::Worker => "trellis worker",
-            Self::Serve => "trellis serve",
-            Self::Command => "trellis",
-            Self::Doctor => "trellis doctor",
-        }
-    }
-
-    /// How long to wait for absent servers.
-    const fn patience(self) -> RetryPolicy {
-        match self {
-            Self::Up | Self::Worker | Self::Serve => RetryPolicy::CONNECT,
-            Self::Command | Self::Doctor => RetryPolicy { total: Some(Duration::from_secs(2)), ..RetryPolicy::CONNECT },
-        }
-    }
-}
-
-/// Why a process can't start.
-#[derive(Debug, thiserror::Error)]
-pub enum AppError {
-    /// A fleet role on a store that one process has for itself.
-    #[error(
-        "`{command}` needs a store that several processes can share, got `{store}`; set `store.url = \"redis://…\"` and `bus.url = \"nats://…\"`, or use `trellis up`, which is everything in one process"
-    )]
-    NotShared {
-        /// Name of the command.
-        command: &'static str,
-        /// Value of `store.url`.
-        store: String,
-    },
-    /// A command that works on an embedded store, and a folder without one.
-    #[error(
-        "there is no store at `{}`: `trellis up` makes one, other commands don't; name the folder of one with \
-         `--set store.url=embedded:DIR`",
-        .0.display()
-    )]
-    NoStore(PathBuf),
-    /// A URL that no store can be at.
-    #[error("`store.url`: {0}")]
-    StoreUrl(ServersUrlError),
-    /// The store could not be opened.
-    #[error("{error}{}", away_store(.error))]
-    Store {
-        /// The store's own words.
-        #[from]
-        error: StoreError,
-    },
-    /// The store and the queue: both are said at once.
-    #[error("{0}\nerror: {1}")]
-    Both(Box<AppError>, Box<AppError>),
-    /// Another `venue.name` or `bus.prefix` than the store was made with.
-    #[error(transparent)]
-    Names(#[from] NameMismatch),
-    /// A build that is too far from the one that wrote it.
-    #[error("this build can't work on the store: {0}")]
-    Format(#[from] FormatError),
-    /// The queue in NATS.
-    #[error(transparent)]
-    Nats(#[from] BusOpenError),
-    /// The queue in the embedded store.
-    #[error(transparent)]
-    Bus(#[from] BusError),
-    /// The rules of the scripted model.
-    #[error("`models.scripted`: {0}")]
-    Rules(#[from] PlaceError),
-    /// The model client.
-    #[error("the model client can't be set up: {0}")]
-    Models(String),
-    /// A kind of resources that a server elsewhere provides.
-    #[error("`resources.kinds.{kind}`: {problem}")]
-    Kind {
-        /// Kind of the resource.
-        kind: String,
-        /// Reason why it can't be set up.
-        problem: ResourceKindError,
-    },
-    /// The keys of trusted issuers.
-    #[error(transparent)]
-    Auth(#[from] JwksError),
-    /// A certificate, key or login of a connection.
-    #[error(transparent)]
-    File(#[from] SettingFileError),
-    /// The address of the HTTP API, or of a worker's health.
-    #[error("can't listen on `{address}`: {error}{there}; stop what uses it, or choose another address with `{with}`")]
-    Listen {
-        /// Address in `http.listen`.
-        address: SocketAddr,
-        /// What sets it.
-        with: &'static str,
-        /// The system's words.
-        error: io::Error,
-        /// Who answers there, when it is a venue.
-        there: String,
-    },
-    /// The keys of secrets.
-    #[error(transparent)]
-    Keys(#[from] KeyFileError),
-    /// The servers don't keep what they acknowledge, and the configuration wants it kept.
-    #[error(
-        "{broken} guarantees do not hold, and `store.require_durable` is set: {advice}; `trellis doctor` shows all"
-    )]
-    NotDurable {
-        /// Number of broken guarantees.
-        broken: usize,
-        /// What to change.
-        advice: String,
-    },
-    /// Handlers of signals could not be set.
-    #[error("signals can't be handled: {0}")]
-    Signals(io::Error),
-    /// Tasks panicked while it ran; each has a log line.
-    #[error("{0} tasks panicked; the log says where. Nothing accepted is lost")]
-    Panicked(u64),
-}
-
-/// What to do about a store that is away, behind its error.
-fn away_store(error: &StoreError) -> String {
-    match error {
-        StoreError::Unavailable { store, reason } if store.starts_with("redis") => {
-            format!("; {}", advice::connection_advice(reason, "store.url", store))
-        }
-        _ => String::new(),
-    }
-}
-
-impl From<StoreOpenError> for AppError {
-    fn from(error: StoreOpenError) -> Self {
-        match error {
-            StoreOpenError::Store(error) => error.into(),
-            StoreOpenError::Format(error) => Self::Format(error),
-        }
-    }
-}
 
 /// Everything that a role needs, opened.
 pub struct App {
@@ -251,7 +93,7 @@ impl App {
             quota,
             prompts,
             meters: Meters::default(),
-            local: LocalWorker::default(),
+            local: local_worker(role, &model),
             fleet: FleetCache::default(),
             history,
             metrics,
@@ -368,6 +210,17 @@ pub fn start_worker(config: &Config, app: &App, shutdown: &Shutdown) {
     tracing::info!("worker `{}`: {} slots, lease {:?}", options.name, options.slots, options.lease);
     let work = worker::run(Arc::clone(&app.venue), Arc::clone(&app.model), options, shutdown.clone());
     shutdown.spawn_service("worker", work);
+}
+
+/// Returns the place of this process's worker. `serve` has none, and what the workers' rules are it can only guess from
+/// its own.
+fn local_worker(role: Role, models: &Arc<dyn Model>) -> LocalWorker {
+    let local = LocalWorker::default();
+    if role == Role::Serve {
+        let models = Arc::clone(models);
+        local.set_absent(Box::new(move |asked| asked.provider != SCRIPTED || models.missing_key(asked).is_none()));
+    }
+    local
 }
 
 /// The name of this process among those of the venue.

@@ -1,7 +1,7 @@
 //! Checks at the start that a process fits its store: format, names, key.
 
-use super::backends::open_store;
-use super::{AppError, Role, store_name};
+use super::backends::{open_store, store_name};
+use super::{AppError, Role};
 use crate::config::{BusUrl, Config};
 use crate::domain::identity::{BusOwner, VenueNames, store_id};
 use crate::process::clock::Clock;

@@ -1,6 +1,7 @@
 //! Listeners of a process: the HTTP API, and the health of a worker without one.
 
-use super::{App, AppError, Role, store_name};
+use super::backends::store_name;
+use super::{App, AppError, Role};
 use crate::config::{Config, HttpConfig};
 use crate::domain::decode;
 use crate::http::{self, ConnectionLimits, HttpOptions};

@@ -60,7 +60,8 @@ fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn 
 
 /// Reads the key of a kind from an environment variable.
 fn credential(name: &str, kind: &ResourceKind, variable: &str) -> Result<Credential, ResourceKindError> {
-    let value = std::env::var(variable).map_err(|_| ResourceKindError::NoKey { variable: variable.to_owned() })?;
+    let value = std::env::var(variable).ok().filter(|value| !value.is_empty());
+    let value = value.ok_or_else(|| ResourceKindError::NoKey { variable: variable.to_owned() })?;
     let value =
         PlainSecret::new(value).map_err(|error| ResourceKindError::Key { variable: variable.to_owned(), error })?;
     let shown = SecretName::new(name)?;

@@ -124,7 +124,7 @@ fn inputs(agent: AgentId) -> Inputs {
 }
 
 fn tools(config: &AgentConfig) -> ToolTable {
-    let catalog = ops::catalog(false);
+    let catalog = ops::catalog(false).compiled_view();
     crate::domain::tools::resolve(
         config,
         &[],

@@ -142,7 +142,7 @@ async fn measure_other_waits(
     others: &[Owner],
     crowd: FairnessLoad,
 ) -> Result<TaskWaits, BenchError> {
-    let run = crate::ingress::fresh_id();
+    let run = crate::venue::ingress::fresh_id();
     let inbox = format!("_INBOX.bench.{run}");
     let mut completions = venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await?;
     let tasks = usize::try_from(u64::from(crowd.rate) * crowd.time.as_secs()).unwrap_or(usize::MAX);
@@ -196,7 +196,7 @@ async fn submit_backlog(
     published: &AtomicUsize,
     ended: &AtomicUsize,
 ) -> Result<(), BenchError> {
-    let run = crate::ingress::fresh_id();
+    let run = crate::venue::ingress::fresh_id();
     let inbox = format!("_INBOX.bench.{run}");
     let mut completions = venue.bus.listen(&LiveSubject::Reply(inbox.clone())).await?;
     let publishing = stream::iter(0..crowd.backlog)

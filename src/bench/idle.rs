@@ -66,6 +66,9 @@ pub struct IdleReport {
     pub bus_calls_per_second_by_method: BTreeMap<&'static str, f64>,
     /// Usage of this process (worker, and embedded store) and of the servers.
     pub processes: Vec<IdleProcess>,
+    /// Seconds to open the store again; absent until that is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_seconds: Option<f64>,
 }
 
 /// Usage of one process.
@@ -149,6 +152,7 @@ pub async fn idle(
         bus_calls_per_second: bus.values().sum(),
         bus_calls_per_second_by_method: bus,
         processes: processes.collect(),
+        open_seconds: None,
     })
 }
 

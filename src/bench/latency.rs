@@ -27,7 +27,7 @@ pub async fn latency(
     probe: &CostProbe,
 ) -> Result<LatencyReport, BenchError> {
     load::agents(venue, owner, plan).await?;
-    let run = crate::ingress::fresh_id();
+    let run = crate::venue::ingress::fresh_id();
     let before = probe.sample();
     let times = load::run(venue, owner, run.as_str(), plan, true).await?;
     let after = probe.sample();

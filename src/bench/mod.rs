@@ -13,6 +13,7 @@ mod load;
 mod prefix;
 mod raw;
 mod readers;
+mod report;
 mod servers;
 mod sessions;
 mod shape;
@@ -28,6 +29,7 @@ pub use latency::latency;
 pub use ledger::{DurableGrowth, growth};
 pub use prefix::{KeptPrefix, PrefixReport, prefix, rules as prefix_rules};
 pub use readers::{ReadersLoad, ReadersReport, readers};
+pub use report::{BenchReport, BenchResult, PromptCosts};
 pub use servers::BenchServer;
 pub use sessions::{RULES as SESSION_RULES, SessionFleet, SessionsReport, sessions};
 pub use shape::{TaskSession, TaskShape};
@@ -35,8 +37,8 @@ pub use turns::turns;
 
 use crate::bus::BusError;
 use crate::domain::ids::{Owner, OwnerPart};
-use crate::ingress::SubmitError;
 use crate::store::StoreError;
+use crate::venue::ingress::SubmitError;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -71,7 +73,7 @@ pub enum BenchError {
     Submit(#[from] SubmitError),
     /// The audit failed.
     #[error(transparent)]
-    Audit(#[from] crate::upkeep::audit::AuditError),
+    Audit(#[from] crate::venue::upkeep::audit::AuditError),
     /// A step did not end in time, or was not possible.
     #[error("{0}")]
     TimedOut(String),

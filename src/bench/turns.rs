@@ -2,8 +2,8 @@
 
 use super::{BenchError, BenchPlan, CostProbe, Percentiles, TaskCost, TaskShape, load, raw, usage};
 use crate::domain::ids::Owner;
-use crate::upkeep::audit;
 use crate::venue::Venue;
+use crate::venue::upkeep::audit;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,7 +45,7 @@ pub async fn turns(
 ) -> Result<TurnsReport, BenchError> {
     load::agents(venue, owner, plan).await?;
     let raw = raw::measure_rate(venue, &load::nth_owner(owner, plan.owners, 0), plan.slots, plan.raw).await?;
-    let run = crate::ingress::fresh_id();
+    let run = crate::venue::ingress::fresh_id();
     let (start, before) = (Instant::now(), probe.sample());
     let times = load::run(venue, owner, run.as_str(), plan, false).await?;
     let (seconds, after) = (start.elapsed().as_secs_f64(), probe.sample());

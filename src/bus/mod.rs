@@ -126,7 +126,7 @@ pub struct JobQuestion {
 pub struct LivePiece {
     /// Its place: later pieces of the job have larger ones.
     pub sequence: u64,
-    /// JSON as it was sent, see `worker::live`.
+    /// JSON as it was sent, see `worker::live_text`.
     pub body: Bytes,
 }
 

@@ -8,8 +8,10 @@ use super::{CliContext, input};
 use crate::domain::approval::QuestionKind;
 use crate::domain::ids::JobId;
 use crate::view::approval::{ApprovalPage, ApprovalView};
+use crate::view::request::{AnswerRequest, ApproveRequest, RejectRequest};
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// What agents wait for.
 #[derive(Debug, Args)]
@@ -82,10 +84,17 @@ pub(crate) struct AnswerArgs {
     server: ServerArgs,
 }
 
+/// Arguments of `v/ops/approval/list`.
+#[derive(Serialize)]
+struct ListApprovalsRequest {
+    all: bool,
+    offset: usize,
+}
+
 impl ApprovalsArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let asked = json!({"all": self.all, "offset": self.offset});
-        let page = Client::new(&self.server)?.run("v/ops/approval/list", &asked, None).await?;
+        let request = ListApprovalsRequest { all: self.all, offset: self.offset };
+        let page = Client::new(&self.server)?.run("v/ops/approval/list", &request, None).await?;
         context.out.typed_page::<ApprovalView>(&page, "items", |items| {
             items.iter().map(format_approval).collect::<Vec<_>>().join("\n\n")
         })?;
@@ -97,27 +106,17 @@ impl ApprovalsArgs {
 
 impl ApproveArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let mut asked = json!({"id": self.id});
-        if let Some(arguments) = &self.arguments {
-            asked["arguments"] = input::value(arguments, false)?;
-        }
-        if self.no_scopes || !self.scopes.is_empty() {
-            asked["scopes"] = json!(self.scopes);
-        }
-        if let Some(digest) = self.digest {
-            asked["digest"] = digest.into();
-        }
-        send(context, &self.server, "approve", &asked).await
+        let arguments = self.arguments.as_deref().map(|arguments| input::value(arguments, false)).transpose()?;
+        let scopes = (self.no_scopes || !self.scopes.is_empty()).then_some(self.scopes);
+        let request = ApproveRequest { id: self.id.as_str(), arguments, scopes, digest: self.digest };
+        send(context, &self.server, "approve", &request).await
     }
 }
 
 impl RejectArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let mut asked = json!({"id": self.id});
-        if let Some(reason) = self.reason {
-            asked["reason"] = reason.into();
-        }
-        send(context, &self.server, "reject", &asked).await
+        let request = RejectRequest { id: self.id.as_str(), reason: self.reason, digest: None };
+        send(context, &self.server, "reject", &request).await
     }
 }
 
@@ -132,7 +131,8 @@ impl AnswerArgs {
                 .ok_or_else(|| Failure::usage(format!("`{answer}`: expected `question=answer`, e.g. `size=L`")))?;
             answers.insert(id.to_owned(), convert_answer(known.as_ref(), id, text));
         }
-        send(context, &self.server, "answer", &json!({"id": self.id, "answers": answers})).await
+        let request = AnswerRequest { id: self.id.as_str(), answers, digest: None };
+        send(context, &self.server, "answer", &request).await
     }
 }
 
@@ -154,7 +154,7 @@ fn approval_id(text: &str) -> Result<JobId, ApprovalIdError> {
 async fn find_approval(client: &Client, id: &JobId) -> Result<Option<ApprovalView>, Failure> {
     let mut offset = 0;
     loop {
-        let answer = client.run("v/ops/approval/list", &json!({"all": true, "offset": offset}), None).await?;
+        let answer = client.run("v/ops/approval/list", &ListApprovalsRequest { all: true, offset }, None).await?;
         let page: ApprovalPage = read_view(&answer)?;
         let found = page.items.into_iter().find(|item| item.id == *id);
         match page.next {
@@ -171,14 +171,19 @@ fn convert_answer(approval: Option<&ApprovalView>, id: &str, text: &str) -> Valu
     match (ask.map(|ask| ask.kind), text) {
         (Some(QuestionKind::Approval), "yes" | "true") => true.into(),
         (Some(QuestionKind::Approval), "no" | "false") => false.into(),
-        (Some(QuestionKind::Checkboxes), "") => json!([]),
+        (Some(QuestionKind::Checkboxes), "") => Value::Array(Vec::new()),
         (Some(QuestionKind::Checkboxes), list) => list.split(',').map(str::trim).collect(),
         _ => text.into(),
     }
 }
 
-async fn send(context: &CliContext, server: &ServerArgs, verb: &str, asked: &Value) -> Result<Exit, Failure> {
-    let answered = Client::new(server)?.run(&format!("v/ops/approval/{verb}"), asked, None).await?;
+async fn send(
+    context: &CliContext,
+    server: &ServerArgs,
+    verb: &str,
+    request: &impl Serialize,
+) -> Result<Exit, Failure> {
+    let answered = Client::new(server)?.run(&format!("v/ops/approval/{verb}"), request, None).await?;
     context.out.typed_value::<ApprovalView>(&answered, format_approval)?;
     Ok(Exit::Ok)
 }
@@ -224,6 +229,7 @@ fn format_approval(approval: &ApprovalView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_question_shows_its_choices_and_whether_it_may_be_left_out() {

@@ -8,17 +8,15 @@ use super::{CliContext, escape};
 use crate::app::Role;
 use crate::domain::audit::AuditTotals;
 use crate::process::host;
-use crate::upkeep::audit::{self, AuditError};
 use crate::venue::Venue;
+use crate::venue::upkeep::audit::{self, AuditError};
 use crate::view;
 use crate::view::audit::{AuditView, RepairView};
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-/// Compares everything that was accepted with what has ended, is pending, or is missing.
-///
-/// Reads the configured store and queue, of all owners; exits with 1 when something is unaccounted
-/// for, a record is damaged, or a quota counts otherwise than what is kept. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
+/// Arguments of `trellis audit`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair\n  trellis audit --after-loss\n  trellis audit --settle\n  trellis audit --data ./restored"
@@ -43,13 +41,20 @@ pub(crate) struct AuditArgs {
     running: RunningArgs,
 }
 
+/// Arguments of `v/ops/venue/audit`.
+#[derive(Serialize)]
+struct AuditRequest {
+    repair: bool,
+    settle: bool,
+}
+
 /// Totals that are shown after a loss: the last of all.
 const TOTALS_AFTER_LOSS: usize = 2;
 
 impl AuditArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let config = self.running.load(context)?;
-        let input = json!({"repair": self.repair, "settle": self.settle});
+        let request = AuditRequest { repair: self.repair, settle: self.settle };
         // An audit of an unused venue must not create streams or keys.
         let running = self.running.server(context);
         let failed = |error: AuditError| Failure::new(Exit::Unreachable, error.to_string());
@@ -71,10 +76,10 @@ impl AuditArgs {
         let operation = "v/ops/venue/audit";
         let mut shown = Value::Null;
         if !self.repair && !self.settle {
-            shown = running.clone().call_or_run_as(Role::Doctor, &config, operation, &input, untouched).await?;
+            shown = running.clone().call_or_run_as(Role::Doctor, &config, operation, &request, untouched).await?;
         }
         if shown.is_null() {
-            shown = running.call_or_run_here(&config, operation, &input, here).await?;
+            shown = running.call_or_run_here(&config, operation, &request, here).await?;
         }
         let report: AuditView = read_view(&shown)?;
         let totals = list_totals(&report.totals);

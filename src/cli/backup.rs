@@ -5,19 +5,14 @@ use super::running::RunningArgs;
 use super::{CliContext, escape};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
-use crate::upkeep::backup;
 use crate::venue::Venue;
+use crate::venue::upkeep::backup;
 use crate::view;
 use crate::view::venue::BackupView;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
-/// Copies an embedded store as it stands at one moment, while work goes on.
-///
-/// The copy is a folder NAME under `backups` in the store's own folder, and a store like any other: take it elsewhere,
-/// and start `trellis up --data FOLDER` on it. The keys of secrets and the configuration are not in it. A store that a
-/// running `trellis up` holds is copied by that process, which is asked over HTTP, and so is that of `--url`. A store in
-/// Redis is copied by `redis-cli --rdb`.
+/// Arguments of `trellis backup`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  trellis backup before-upgrade && cp -a trellis-data/backups/before-upgrade /mnt/safe/\n  trellis backup nightly --data /srv/trellis-data"
@@ -27,6 +22,12 @@ pub(crate) struct BackupArgs {
     name: Option<String>,
     #[command(flatten)]
     running: RunningArgs,
+}
+
+/// Arguments of `v/ops/venue/backup`.
+#[derive(Serialize)]
+struct BackupRequest<'a> {
+    name: &'a str,
 }
 
 /// Formats a time like `20260131T120000Z`.
@@ -40,12 +41,12 @@ impl BackupArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let config = self.running.load(context)?;
         let name = self.name.unwrap_or_else(|| time_name(Clock::system().now()));
-        let input = json!({"name": name});
+        let request = BackupRequest { name: &name };
         let here = async |venue: &Venue| match backup::make(venue, &name).await {
             Ok(made) => Ok(view::to_json(&made)),
             Err(error) => Err(Failure::operation(&error)),
         };
-        let made = self.running.server(context).call_or_run_here(&config, "v/ops/venue/backup", &input, here).await?;
+        let made = self.running.server(context).call_or_run_here(&config, "v/ops/venue/backup", &request, here).await?;
         context.out.typed_value(&made, |BackupView { path, records, bytes }: &BackupView| {
             format!("{}: {records} records, {bytes} bytes", escape::escape_data(&path.display().to_string()))
         })?;

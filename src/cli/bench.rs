@@ -5,16 +5,17 @@ use super::output::note;
 use super::{CliContext, role};
 use crate::app::{self, App, Role};
 use crate::bench::{
-    self, BenchError, BenchPlan, BenchServer, CostProbe, FairnessLoad, IdleFleet, ReadersLoad, SessionFleet,
-    TaskSession, TaskShape,
+    self, BenchError, BenchPlan, BenchReport, BenchResult, BenchServer, CostProbe, FairnessLoad, IdleFleet,
+    PromptCosts, ReadersLoad, SessionFleet, TaskSession, TaskShape,
 };
 use crate::config::{BusUrl, Config, StoreUrl};
 use crate::domain::ids::Owner;
 use crate::process::log;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
+use crate::view::to_json;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -274,18 +275,12 @@ impl Bench {
             raw: Duration::from_secs(3),
         };
         let measured = self.measure(&config, &plan).await?;
-        let report = json!({
-            "bench": name,
-            "store": kind(&config),
-            "slots": plan.slots,
-            "result": measured,
-        });
-        context.out.value(&report, || text(&report))?;
-        let lost = report["result"]["unaccounted"].as_u64().unwrap_or(0);
-        Ok(if lost == 0 { Exit::Ok } else { Exit::Internal })
+        let report = BenchReport { bench: name, store: kind(&config), slots: plan.slots, result: measured };
+        context.out.value(&to_json(&report), || text(&report))?;
+        Ok(if report.result.unaccounted() == 0 { Exit::Ok } else { Exit::Internal })
     }
 
-    async fn measure(&self, config: &Config, plan: &BenchPlan) -> Result<Value, Failure> {
+    async fn measure(&self, config: &Config, plan: &BenchPlan) -> Result<BenchResult, Failure> {
         let metrics = Arc::new(Metrics::new());
         let mut app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| role::failure(&e))?;
         let fsyncs = app.fsyncs();
@@ -300,36 +295,35 @@ impl Bench {
         }
         let venue = &app.venue;
         let measured = match self {
-            Self::Latency(_) => bench::latency(venue, &owner, plan, &probe).await.map(|report| json!(report)),
-            Self::Turns(_) => bench::turns(venue, &owner, plan, &probe).await.map(|report| json!(report)),
-            Self::Context => prompts(&app, &owner).await,
-            Self::Prefix => bench::prefix(venue, &owner).await.map(|report| json!(report)),
+            Self::Latency(_) => bench::latency(venue, &owner, plan, &probe).await.map(BenchResult::Latency),
+            Self::Turns(_) => bench::turns(venue, &owner, plan, &probe).await.map(BenchResult::Turns),
+            Self::Context => prompts(&app, &owner).await.map(BenchResult::Context),
+            Self::Prefix => bench::prefix(venue, &owner).await.map(BenchResult::Prefix),
             Self::Sessions(SessionsArgs { sleeping, running }) => {
                 let fleet = SessionFleet { sleeping: *sleeping, running: *running };
                 let calls_log = config.models.calls_log.clone().unwrap_or_default();
-                let report = bench::sessions(venue, &owner, fleet, &calls_log, &shutdown).await;
-                report.map(|report| json!(report))
+                bench::sessions(venue, &owner, fleet, &calls_log, &shutdown).await.map(BenchResult::Sessions)
             }
-            Self::Idle(idle) => bench::idle(venue, &owner, idle.fleet(), &probe).await.map(|report| json!(report)),
+            Self::Idle(idle) => bench::idle(venue, &owner, idle.fleet(), &probe).await.map(BenchResult::Idle),
             Self::Fairness(fairness) => {
-                bench::fairness(venue, &owner, fairness.crowd()).await.map(|report| json!(report))
+                bench::fairness(venue, &owner, fairness.crowd()).await.map(BenchResult::Fairness)
             }
-            Self::Readers(readers) => bench::readers(venue, &owner, readers.crowd()).await.map(|report| json!(report)),
+            Self::Readers(readers) => bench::readers(venue, &owner, readers.crowd()).await.map(BenchResult::Readers),
             Self::Growth(GrowthArgs { turns }) => {
-                bench::measure_growth(venue, &owner, *turns, &probe).await.map(|report| json!(report))
+                bench::measure_growth(venue, &owner, *turns, &probe).await.map(BenchResult::Growth)
             }
         };
         shutdown.trigger();
         shutdown.run(Duration::from_secs(5)).await;
         app.close().await;
         let mut measured = measured.map_err(|error: BenchError| Failure::internal(error.to_string()))?;
-        if let Self::Idle(_) = self {
+        if let BenchResult::Idle(report) = &mut measured {
             // This process must release the store before it is opened again.
             drop((app, probe));
             let open = Box::pin(App::open(config, Role::Up, Arc::new(Metrics::new())));
             let (next, time) = bench::time_opening(open).await;
             next.map_err(|e| role::failure(&e))?.close().await;
-            measured["open_seconds"] = json!(time.as_secs_f64());
+            report.open_seconds = Some(time.as_secs_f64());
         }
         Ok(measured)
     }
@@ -349,11 +343,9 @@ fn servers(config: &Config) -> Vec<BenchServer> {
 }
 
 /// Measures times of the pure part, and durable bytes of real turns.
-async fn prompts(app: &App, owner: &Owner) -> Result<Value, BenchError> {
+async fn prompts(app: &App, owner: &Owner) -> Result<PromptCosts, BenchError> {
     let times = bench::context().map_err(|e| BenchError::TimedOut(e.to_string()))?;
-    let mut report = json!(times);
-    report["durable"] = json!(bench::growth(&app.venue, owner, &[10, 100, 300]).await?);
-    Ok(report)
+    Ok(PromptCosts { times, durable: bench::growth(&app.venue, owner, &[10, 100, 300]).await? })
 }
 
 fn kind(config: &Config) -> &'static str {
@@ -363,10 +355,10 @@ fn kind(config: &Config) -> &'static str {
     }
 }
 
-fn text(report: &Value) -> String {
-    let result = report["result"].as_object();
-    let mut lines = vec![format!("store  {}", report["store"].as_str().unwrap_or_default())];
-    for (key, value) in result.into_iter().flatten() {
+fn text(report: &BenchReport) -> String {
+    let result = to_json(&report.result);
+    let mut lines = vec![format!("store  {}", report.store)];
+    for (key, value) in result.as_object().into_iter().flatten() {
         let key = key.replace('_', " ");
         match value.as_array() {
             Some(rows) => lines.extend(rows.iter().map(|row| format!("{key}  {}", cell(row)))),

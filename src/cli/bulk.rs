@@ -4,13 +4,13 @@
 use super::client::{Client, read_view};
 use super::confirm::confirm;
 use super::exit::{Exit, Failure};
-use super::filter::JobFilterArgs;
+use super::filter::{JobFilterArgs, JobFilterRequest};
 use super::output::{CommandOutput, note, remark};
 use crate::view::job_list::BulkView;
 use crate::view::to_json;
 use clap::Args;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const OPERATION: &str = "v/ops/job/bulk";
 
@@ -60,26 +60,21 @@ impl BulkArgs {
         client: &Client,
         out: CommandOutput,
         action: BulkAction,
-        more: Value,
+        reason: Option<String>,
     ) -> Result<Exit, Failure> {
         let BulkAction { name, done } = action;
-        let mut asked = self.filter.arguments();
-        asked["action"] = name.into();
-        if let (Some(asked), Value::Object(more)) = (asked.as_object_mut(), more) {
-            asked.extend(more);
-        }
-        let mut trial = asked.clone();
-        trial["dryRun"] = true.into();
-        let counted = client.run(OPERATION, &trial, None).await?;
+        let filter = self.filter.request();
+        let mut request = BulkRequest { filter, action: name, reason, dry_run: Some(true), expected: None };
+        let counted = client.run(OPERATION, &request, None).await?;
         let BulkView { matched: many, until, .. } = read_view(&counted)?;
         if many > 0 && !self.yes {
             confirm(&format!("{many} jobs would be {done}"))?;
         }
-        asked["until"] = json!(until);
-        asked["expected"] = many.into();
+        request.filter.until = Some(until);
+        (request.dry_run, request.expected) = (None, Some(many));
         let mut sums = BulkSums::default();
         loop {
-            let batch = client.run(OPERATION, &asked, None).await.map_err(|error| match asked["cursor"].as_str() {
+            let batch = client.run(OPERATION, &request, None).await.map_err(|error| match &request.filter.cursor {
                 Some(place) => Failure { text: format!("{}; `--cursor {place}` goes on", error.text), ..error },
                 None => error,
             })?;
@@ -90,7 +85,7 @@ impl BulkArgs {
             }
             let Some(next) = batch.next.as_ref().and_then(Value::as_str) else { break };
             remark(&format!("{} of {many} {done}", sums.done));
-            asked["cursor"] = next.into();
+            request.filter.cursor = Some(next.to_owned());
         }
         out.value(&to_json(&sums), || {
             let left = [
@@ -101,8 +96,26 @@ impl BulkArgs {
             let left = left.iter().filter(|(jobs, _)| *jobs > 0).map(|(jobs, why)| format!(", {jobs} {why}"));
             format!("{} {done}{}", sums.done, left.collect::<String>())
         })?;
-        Ok(Exit::Ok)
+        sums.check(done)
     }
+}
+
+/// Arguments of `v/ops/job/bulk`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BulkRequest {
+    #[serde(flatten)]
+    filter: JobFilterRequest,
+    action: &'static str,
+    /// Reason of a cancellation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// True only counts the jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dry_run: Option<bool>,
+    /// Number of jobs that were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<usize>,
 }
 
 /// Numbers of jobs in all batches together.
@@ -122,5 +135,33 @@ impl BulkSums {
         self.already += batch.already.unwrap_or(0);
         self.denied += batch.denied.unwrap_or(0);
         self.failed += batch.failed.unwrap_or(0);
+    }
+
+    /// Fails unless every job was done or needed nothing.
+    fn check(&self, done: &str) -> Result<Exit, Failure> {
+        match (self.failed, self.denied) {
+            (0, 0) => Ok(Exit::Ok),
+            (0, denied) => Err(Failure::new(
+                Exit::Denied,
+                format!("{denied} of {} jobs may not be {done} by this caller", self.matched),
+            )),
+            (failed, _) => Err(Failure::internal(format!("{failed} of {} jobs could not be {done}", self.matched))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_were_not_done_are_no_success() {
+        for (failed, denied, expected) in
+            [(0, 0, Ok(Exit::Ok)), (1, 0, Err(Exit::Internal)), (1, 2, Err(Exit::Internal)), (0, 2, Err(Exit::Denied))]
+        {
+            let sums = BulkSums { matched: 5, already: 1, failed, denied, ..BulkSums::default() };
+            let exit = sums.check("cancelled").map_err(|failure| failure.exit);
+            assert_eq!(exit, expected, "{failed} failed, {denied} denied");
+        }
     }
 }

@@ -8,16 +8,15 @@ use super::submit::NO_AGENT;
 use super::wait::{WAIT_READ_PAUSES, WaitNotes};
 use super::{CliContext, input};
 use crate::domain::ids::{AgentId, SessionId};
-use crate::ingress;
+use crate::venue::ingress;
 use crate::view::request::ChatReplyView;
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
-/// Sends an agent a message and waits for its next reply
-///
-/// Without a text each line of stdin is a message, until its end. A turn that fails ends it with exit code 3.
+/// Arguments of `trellis chat`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  trellis chat helper 'Plan my week.'            # a new conversation, its name is on stderr\n  trellis chat helper 'And Friday?' --session chat-5be1f0a1b2c3d4e5"
@@ -37,6 +36,19 @@ pub(crate) struct Chat {
     /// Which server, and for whom
     #[command(flatten)]
     server: ServerArgs,
+}
+
+/// Arguments of `v/ops/agent/chat`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ChatRequest<'a> {
+    agent_id: &'a AgentId,
+    message: &'a Value,
+    /// Longest wait for the reply, in milliseconds.
+    timeout: u64,
+    /// Session that goes on; absent for a new one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a SessionId>,
 }
 
 impl Chat {
@@ -91,11 +103,8 @@ impl Chat {
             let left = self.timeout.saturating_sub(start.elapsed()).min(look);
             look = (look * 2).min(WAIT_READ_PAUSES.1);
             let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-            let mut body = json!({"agentId": self.agent, "message": message, "timeout": millis});
-            if let Some(session) = &*session {
-                body["sessionId"] = session.as_str().into();
-            }
-            let answer = client.run("v/ops/agent/chat", &body, Some(&id)).await;
+            let request = ChatRequest { agent_id: &self.agent, message, timeout: millis, session_id: session.as_ref() };
+            let answer = client.run("v/ops/agent/chat", &request, Some(&id)).await;
             let answer = answer.map_err(|e| self.reword(e, session.as_ref()))?;
             let reply: ChatReplyView = read_view(&answer)?;
             if session.is_none() {

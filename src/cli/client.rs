@@ -9,8 +9,9 @@ use crate::http::VERSION_HEADER;
 use crate::view::audit::ReadinessView;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,13 +45,25 @@ pub(crate) struct ServerArgs {
 impl ServerArgs {
     /// Returns the value of the header `Authorization`, if there is a token.
     pub fn authorization(&self) -> Result<Option<String>, Failure> {
-        let token = match (&self.token, &self.token_file) {
-            (Some(token), _) => token.clone(),
-            (None, Some(path)) => super::input::file(path)?,
+        let (token, place) = match (&self.token, &self.token_file) {
+            (Some(token), _) => (token.clone(), "the token of `--token` or TRELLIS_TOKEN".to_owned()),
+            (None, Some(path)) => (super::input::file(path)?, format!("the token file `{}`", path.display())),
             (None, None) => return Ok(None),
         };
-        Ok(Some(format!("Bearer {}", token.trim())))
+        match token.trim() {
+            "" => Err(Failure::usage(format!(
+                "{place} is empty; `trellis token issue` prints a token, and without one leave the option out"
+            ))),
+            token => Ok(Some(format!("Bearer {token}"))),
+        }
     }
+}
+
+/// Body of `POST run`.
+#[derive(Serialize)]
+struct OperationCall<'a, T> {
+    operation: &'a str,
+    input: &'a T,
 }
 
 /// HTTP client of one server.
@@ -150,7 +163,7 @@ impl Client {
     }
 
     /// Sends `PUT path` with a JSON body.
-    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub async fn put(&self, path: &str, body: &impl Serialize) -> Result<Value, Failure> {
         self.json(self.request(Method::PUT, path).json(body)).await
     }
 
@@ -160,7 +173,7 @@ impl Client {
     }
 
     /// Sends `POST path` with a JSON body.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+    pub async fn post(&self, path: &str, body: &impl Serialize) -> Result<Value, Failure> {
         self.json(self.request(Method::POST, path).json(body)).await
     }
 
@@ -176,12 +189,12 @@ impl Client {
     }
 
     /// Runs an operation and returns its output. With `key`, a repetition changes nothing.
-    pub async fn run(&self, operation: &str, input: &Value, key: Option<&EventId>) -> Result<Value, Failure> {
+    pub async fn run(&self, operation: &str, input: &impl Serialize, key: Option<&EventId>) -> Result<Value, Failure> {
         let mut request = self.request(Method::POST, "run");
         if let Some(key) = key {
             request = request.header(IDEMPOTENCY_KEY, header("id", key.as_str())?);
         }
-        self.json(request.json(&json!({"operation": operation, "input": input}))).await
+        self.json(request.json(&OperationCall { operation, input })).await
     }
 
     /// Sends `POST path` with a submission under an id.

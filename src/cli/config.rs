@@ -3,8 +3,10 @@
 use super::CliContext;
 use super::exit::{Exit, Failure};
 use super::output::note;
+use crate::view::to_json;
 use clap::Subcommand;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// The configuration of all layers: defaults, file, environment, flags.
 #[derive(Debug, Subcommand)]
@@ -21,6 +23,13 @@ pub(crate) enum ConfigCommand {
     Check,
 }
 
+/// What JSON output shows of a setting with its origin.
+#[derive(Serialize)]
+struct SettingDocument {
+    value: Value,
+    origin: String,
+}
+
 impl ConfigCommand {
     pub fn run(&self, context: &CliContext) -> Result<Exit, Failure> {
         let loaded = context.load(Vec::new())?;
@@ -32,7 +41,7 @@ impl ConfigCommand {
                     .iter()
                     .map(|e| {
                         let value = if *origin {
-                            json!({"value": toml_to_json(&e.value), "origin": e.origin.to_string()})
+                            to_json(&SettingDocument { value: toml_to_json(&e.value), origin: e.origin.to_string() })
                         } else {
                             toml_to_json(&e.value)
                         };

@@ -4,16 +4,14 @@ use super::client::{Client, ServerArgs, encode, read_view};
 use super::exit::{Exit, Failure};
 use super::submit::NO_AGENT;
 use super::turn::{ledger_text, prompt_text};
-use super::{CliContext, input};
+use super::{CliContext, abilities, input};
 use crate::domain::ids::{AgentId, SessionId};
 use crate::view::ledger::ContextPreviewView;
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
-/// Shows what the next turn of a session would see, and changes nothing.
-///
-/// Without `--session` it is the first turn of a new one. A task stands behind those that wait.
-/// What past turns saw is shown by `trellis turn show`.
+/// Arguments of `trellis context`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  trellis context helper --task '\"Say hello\"' --prompt\n  trellis context helper --session main"
@@ -44,24 +42,35 @@ pub(crate) struct PreviewArgs {
     server: ServerArgs,
 }
 
+/// Body of `POST agents/{id}/context`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PreviewBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<SessionId>,
+    /// Values of the request by name.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    session_context: Map<String, Value>,
+    /// Grants of the request; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Vec<Value>>,
+    /// Shared buckets of the request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    context_ids: Vec<String>,
+}
+
 impl PreviewArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let mut body = json!({});
-        if let Some(task) = &self.task {
-            body["task"] = input::value(task, false)?;
-        }
-        if let Some(session) = &self.session {
-            body["session"] = session.as_str().into();
-        }
-        if !self.values.is_empty() {
-            body["sessionContext"] = self.values.into_iter().collect::<serde_json::Map<_, _>>().into();
-        }
-        if let Some(grants) = input::grants(&self.grants) {
-            body["context"] = grants.into();
-        }
-        if !self.context_ids.is_empty() {
-            body["contextIds"] = json!(self.context_ids);
-        }
+        abilities::note_unknown("--grant", &self.grants);
+        let body = PreviewBody {
+            task: self.task.as_deref().map(|task| input::value(task, false)).transpose()?,
+            session: self.session,
+            session_context: self.values.into_iter().collect(),
+            context: input::grants(&self.grants),
+            context_ids: self.context_ids,
+        };
         let client = Client::new(&self.server)?;
         let answer = client.post(&format!("agents/{}/context", encode(self.agent.as_str())), &body).await;
         let answer = answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
@@ -72,7 +81,7 @@ impl PreviewArgs {
         }
         if self.prompt {
             let prompt = || preview.request.as_ref().map(prompt_text).unwrap_or_default();
-            out.value(&answer["request"], prompt)?;
+            out.value(answer.get("request").unwrap_or(&Value::Null), prompt)?;
         } else {
             out.value(&answer, || ledger_text(out, &preview.ledger))?;
         }

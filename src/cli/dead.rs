@@ -8,8 +8,9 @@ use super::exit::{Exit, Failure};
 use super::output::{note, pretty};
 use crate::domain::ids::JobId;
 use crate::view::dead::{DeadLetterPage, DeadLetterView, RedriveView};
+use crate::view::request::IdRequest;
 use clap::Subcommand;
-use serde_json::json;
+use serde::Serialize;
 
 /// Dead letters: tasks that were given up, and messages with an unreadable subject.
 #[derive(Debug, Subcommand)]
@@ -39,7 +40,8 @@ pub(crate) enum DeadCommand {
     },
     /// Drive a task that failed again, whatever its code, as a new job; twice is once
     ///
-    /// With a filter all that failed and weren't driven again: their number is told first.
+    /// With a filter all that failed and weren't driven again: their number is told first. The exit codes are then
+    /// those of `job cancel`.
     #[command(
         after_help = "Examples:\n  trellis dead redrive 0123456789abcdef0123456789abcdef\n  trellis dead redrive --agent helper --code LIMIT_REACHED,DEAD --since 1d"
     )]
@@ -55,12 +57,19 @@ pub(crate) enum DeadCommand {
     },
 }
 
+/// Arguments of `v/ops/dead/list`.
+#[derive(Serialize)]
+struct ListDeadRequest {
+    offset: usize,
+    limit: usize,
+}
+
 impl DeadCommand {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::List { offset, limit, server } => {
-                let asked = json!({"offset": offset, "limit": limit});
-                let page = Client::new(&server)?.run("v/ops/dead/list", &asked, None).await?;
+                let request = ListDeadRequest { offset, limit };
+                let page = Client::new(&server)?.run("v/ops/dead/list", &request, None).await?;
                 let DeadLetterPage { items: letters, unreadable, .. } = read_view(&page)?;
                 context.out.page(&page, "items", |_| {
                     let rows: Vec<_> = letters.iter().map(row).collect();
@@ -71,16 +80,17 @@ impl DeadCommand {
                 }
             }
             Self::Show { id, server } => {
-                let letter = Client::new(&server)?.run("v/ops/dead/show", &json!({"id": id}), None).await?;
+                let letter = Client::new(&server)?.run("v/ops/dead/show", &IdRequest { id: id.as_str() }, None).await?;
                 context.out.value(&letter, || pretty(&letter))?;
             }
             Self::Redrive { id: None, many, server } => {
                 many.check(false)?;
-                return many.run(&Client::new(&server)?, context.out, BulkAction::REDRIVE, json!({})).await;
+                return many.run(&Client::new(&server)?, context.out, BulkAction::REDRIVE, None).await;
             }
             Self::Redrive { id: Some(id), many, server } => {
                 many.check(true)?;
-                let driven = Client::new(&server)?.run("v/ops/dead/redrive", &json!({"id": id}), None).await?;
+                let request = IdRequest { id: id.as_str() };
+                let driven = Client::new(&server)?.run("v/ops/dead/redrive", &request, None).await?;
                 let RedriveView { job, duplicate, .. } = read_view(&driven)?;
                 if duplicate {
                     note("it was driven again before");

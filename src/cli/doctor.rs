@@ -6,17 +6,14 @@ use super::exit::{Exit, Failure};
 use super::output::CommandOutput;
 use super::running::RunningArgs;
 use crate::app::Role;
-use crate::upkeep::doctor;
 use crate::venue::Venue;
+use crate::venue::upkeep::doctor;
 use crate::view;
 use crate::view::audit::{DoctorView, GuaranteeView, SettingView};
 use clap::Args;
 use serde_json::json;
 
-/// Reads the settings of the configured store and queue and says which guarantees hold.
-///
-/// Exits with 1 when one doesn't hold, or the store has lost changes that no operator has settled. An embedded store that a running `trellis up` holds is asked over HTTP, and so
-/// is the server of `--url`.
+/// Arguments of `trellis doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis doctor --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1")]
 pub(crate) struct DoctorArgs {

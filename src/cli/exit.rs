@@ -10,7 +10,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// The command succeeded.
     Ok = 0,
-    /// Trellis itself failed.
+    /// Trellis itself failed, or a check found a problem.
     Internal = 1,
     /// Arguments, input or configuration are wrong; nothing was done.
     Usage = 2,

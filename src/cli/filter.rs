@@ -6,7 +6,7 @@ use super::output::remark;
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,19 +35,6 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Returns the filter as arguments of an operation.
-    fn arguments(&self) -> serde_json::Value {
-        let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
-        let mut said = serde_json::json!({
-            "status": states, "code": self.code, "since": self.since, "until": self.until, "q": self.text,
-            "cursor": self.cursor,
-        });
-        if let Some(said) = said.as_object_mut() {
-            said.retain(|_, value| !value.is_null());
-        }
-        said
-    }
-
     /// Returns the filter as a query of the API.
     pub(crate) fn query(&self) -> Vec<(&'static str, String)> {
         let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
@@ -61,6 +48,27 @@ impl Filter {
         ];
         named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
+}
+
+/// A filter of jobs as arguments of an operation.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct JobFilterRequest {
+    status: Vec<JobStatus>,
+    code: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Millis>,
+    /// Jobs accepted after that time are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<Millis>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    q: Option<String>,
+    /// `next` of the page or batch before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cursor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<SessionId>,
 }
 
 /// Which jobs are wanted.
@@ -83,12 +91,19 @@ impl JobFilterArgs {
     }
 
     /// Returns the filter as arguments of an operation.
-    pub(crate) fn arguments(&self) -> serde_json::Value {
-        let mut said = self.filter.arguments();
-        for (name, value) in self.place() {
-            said[name] = value.into();
+    pub(crate) fn request(&self) -> JobFilterRequest {
+        let Self { agent, session, filter } = self;
+        let Filter { state, code, since, until, text, cursor } = filter.clone();
+        JobFilterRequest {
+            status: state,
+            code,
+            since,
+            until,
+            q: text,
+            cursor,
+            agent: agent.clone(),
+            session: session.clone(),
         }
-        said
     }
 
     /// Returns the filter as a query of the API.
@@ -105,9 +120,9 @@ impl JobFilterArgs {
 /// Where a page of a filtered list of any kind ends.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct FilteredPageEnd {
+pub(crate) struct FilteredPageEnd {
     /// The `cursor` of the next page; `None` after the last.
-    next: Option<String>,
+    pub(crate) next: Option<String>,
     /// Time of the oldest record that was searched, in milliseconds since 1970.
     looked_back_to: Option<Millis>,
 }

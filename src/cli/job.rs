@@ -8,12 +8,13 @@ use super::filter::{JobFilterArgs, append_next, read_filtered};
 use super::output::{CommandOutput, format_plain};
 use super::{CliContext, input, outcome, spend, wait, watch};
 use crate::domain::ids::{EventId, JobId};
-use crate::ingress;
+use crate::venue::ingress;
 use crate::view::job::{JobView, RunningTurnView};
 use crate::view::job_list::JobListPage;
-use crate::view::request::JobMessageView;
+use crate::view::request::{JobMessageRequest, JobMessageView};
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Characters of an input or output in a list.
@@ -74,7 +75,8 @@ pub(crate) enum JobCommand {
     },
     /// Cancel a job, or all open ones that a filter takes; a running model call is dropped
     ///
-    /// Of several the number is told first, and asked whether that is meant.
+    /// Of several the number is told first, and asked whether that is meant. Exits with 1 when some could not be
+    /// cancelled, with 7 when the caller may not cancel some.
     #[command(
         after_help = "Examples:\n  trellis job cancel 0123456789abcdef0123456789abcdef --reason 'not needed any more'\n  trellis job cancel --agent helper --state pending --since 2h\n  trellis job cancel --agent helper --yes"
     )]
@@ -93,7 +95,8 @@ pub(crate) enum JobCommand {
     },
     /// Pause a job, or all open ones of agents that a filter takes: running turns commit, and none begins until `job resume`
     ///
-    /// Children, timers and approvals go on, and so do deadlines.
+    /// Children, timers and approvals go on, and so do deadlines. Of several jobs the exit codes are those of
+    /// `job cancel`.
     #[command(
         after_help = "Examples:\n  trellis job pause 0123456789abcdef0123456789abcdef\n  trellis job pause --agent helper --yes"
     )]
@@ -108,6 +111,8 @@ pub(crate) enum JobCommand {
         server: ServerArgs,
     },
     /// Let a paused job go on, or all paused ones that a filter takes
+    ///
+    /// Of several jobs the exit codes are those of `job cancel`.
     #[command(
         after_help = "Examples:\n  trellis job resume 0123456789abcdef0123456789abcdef\n  trellis job resume --agent helper --yes"
     )]
@@ -178,10 +183,9 @@ impl JobCommand {
             Self::Cancel { id, many, reason, server } => {
                 many.check(id.is_some())?;
                 let client = Client::new(&server)?;
-                let more = reason.as_ref().map_or_else(|| json!({}), |reason| json!({"reason": reason}));
                 match id {
                     Some(id) => cancel(&client, out, &id, reason).await,
-                    None => many.run(&client, out, BulkAction::CANCEL, more).await,
+                    None => many.run(&client, out, BulkAction::CANCEL, reason).await,
                 }
             }
             Self::Pause { id, many, server } => {
@@ -191,9 +195,9 @@ impl JobCommand {
                 pause_or_resume(&Client::new(&server)?, out, id, &many, BulkAction::RESUME).await
             }
             Self::Message { id, input, text, key, server } => {
-                let said = json!({"id": id, "message": input::value(&input, text)?});
+                let request = JobMessageRequest { id: &id, message: input::value(&input, text)? };
                 let key = key.unwrap_or_else(ingress::fresh_id);
-                let answer = Client::new(&server)?.run("v/ops/job/message", &said, Some(&key)).await?;
+                let answer = Client::new(&server)?.run("v/ops/job/message", &request, Some(&key)).await?;
                 out.typed_value(&answer, |sent: &JobMessageView| format!("{id} {}", escape_data(&sent.status)))?;
                 Ok(Exit::Ok)
             }
@@ -257,9 +261,15 @@ fn row(job: &JobView) -> Vec<String> {
     ]
 }
 
+/// Body of `PUT jobs/{id}/cancel`.
+#[derive(Serialize)]
+pub(crate) struct CancelJobBody {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+}
+
 async fn cancel(client: &Client, out: CommandOutput, id: &JobId, reason: Option<String>) -> Result<Exit, Failure> {
-    let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
-    let record = client.put(&format!("jobs/{id}/cancel"), &body).await?;
+    let record = client.put(&format!("jobs/{id}/cancel"), &CancelJobBody { reason }).await?;
     out.typed_value(&record, |job: &JobView| format!("{id} {}", job.status.as_str()))?;
     Ok(Exit::Ok)
 }
@@ -272,8 +282,8 @@ async fn pause_or_resume(
     action: BulkAction,
 ) -> Result<Exit, Failure> {
     many.check(id.is_some())?;
-    let Some(id) = id else { return many.run(client, out, action, json!({})).await };
-    let record = client.put(&format!("jobs/{id}/{}", action.name), &json!({})).await?;
+    let Some(id) = id else { return many.run(client, out, action, None).await };
+    let record = client.put(&format!("jobs/{id}/{}", action.name), &Map::new()).await?;
     out.typed_value(&record, |job: &JobView| format!("{id} {}", job.status.as_str()))?;
     Ok(Exit::Ok)
 }
@@ -329,6 +339,7 @@ fn summarize_text(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn summaries_are_one_short_line() {

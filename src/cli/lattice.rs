@@ -7,7 +7,8 @@ use super::output::{format_plain, note};
 use super::{CliContext, input};
 use crate::view::lattice::{KeysView, ResultView, ValueDeletedView, ValueView};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 /// The owner's tree of values: `w/` is the workspace that agents share.
 #[derive(Debug, Subcommand)]
@@ -104,28 +105,71 @@ pub(crate) struct ValueArgs {
     text: bool,
 }
 
+/// Arguments of `v/ops/lattice/read`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ReadValueRequest<'a> {
+    pub(crate) path: &'a str,
+    /// Most bytes of the value, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_size: Option<u64>,
+}
+
+/// Arguments of `v/ops/lattice/write` and, without `expect`, of `v/ops/lattice/append`.
+#[derive(Serialize)]
+pub(crate) struct WriteValueRequest<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) value: Value,
+    /// Version that the path must have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expect: Option<u64>,
+}
+
+/// Arguments of `v/ops/lattice/delete`.
+#[derive(Serialize)]
+struct DeleteValueRequest<'a> {
+    path: &'a str,
+}
+
+/// Arguments of `v/ops/lattice/list`.
+#[derive(Serialize)]
+struct ListKeysRequest<'a> {
+    /// Path of the map; absent for the namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+}
+
+/// Arguments of `v/ops/lattice/inspect`.
+#[derive(Serialize)]
+struct InspectRequest<'a> {
+    paths: &'a [String],
+    /// Bytes of each value.
+    budget: u64,
+    compact: bool,
+}
+
 impl Lattice {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::Read { at, max_size } => read(context, &at, max_size).await,
             Self::Write { at, value, expect } => {
-                let mut body = json!({"path": at.path, "value": input::value(&value.value, value.text)?});
-                set(&mut body, "expect", expect);
-                change(context, &at, "write", &body, "written").await
+                let value = input::value(&value.value, value.text)?;
+                let request = WriteValueRequest { path: &at.path, value, expect };
+                change(context, &at, "write", &request, "written").await
             }
             Self::Append { at, value } => {
-                let body = json!({"path": at.path, "value": input::value(&value.value, value.text)?});
-                change(context, &at, "append", &body, "appended").await
+                let value = input::value(&value.value, value.text)?;
+                let request = WriteValueRequest { path: &at.path, value, expect: None };
+                change(context, &at, "append", &request, "appended").await
             }
             Self::Delete { at } => delete(context, &at).await,
             Self::List { path, offset, limit, server } => {
-                let mut body = json!({});
-                if let Some(path) = &path {
-                    body["path"] = path.as_str().into();
-                }
-                set(&mut body, "offset", offset);
-                set(&mut body, "limit", limit);
-                let answer = call(&server, "list", &body).await?;
+                let request = ListKeysRequest { path: path.as_deref(), offset, limit };
+                let answer = call(&server, "list", &request).await?;
                 list(context, path.as_deref().unwrap_or("/"), &answer)
             }
             Self::Inspect { paths, budget, server } => inspect(context, &server, &paths, budget).await,
@@ -133,24 +177,24 @@ impl Lattice {
     }
 }
 
-fn set(body: &mut Value, key: &str, number: Option<u64>) {
-    if let Some(number) = number {
-        body[key] = number.into();
-    }
+async fn call(server: &ServerArgs, verb: &str, request: &impl Serialize) -> Result<Value, Failure> {
+    Client::new(server)?.run(&format!("v/ops/lattice/{verb}"), request, None).await
 }
 
-async fn call(server: &ServerArgs, verb: &str, body: &Value) -> Result<Value, Failure> {
-    Client::new(server)?.run(&format!("v/ops/lattice/{verb}"), body, None).await
-}
-
-async fn change(context: &CliContext, at: &PathArgs, verb: &str, body: &Value, done: &str) -> Result<Exit, Failure> {
-    let answer = call(&at.server, verb, body).await?;
+async fn change(
+    context: &CliContext,
+    at: &PathArgs,
+    verb: &str,
+    request: &impl Serialize,
+    done: &str,
+) -> Result<Exit, Failure> {
+    let answer = call(&at.server, verb, request).await?;
     context.out.value(&answer, || format!("{} {done}", at.path))?;
     Ok(Exit::Ok)
 }
 
 async fn delete(context: &CliContext, at: &PathArgs) -> Result<Exit, Failure> {
-    let answer = call(&at.server, "delete", &json!({"path": at.path})).await?;
+    let answer = call(&at.server, "delete", &DeleteValueRequest { path: &at.path }).await?;
     context.out.typed_value::<ValueDeletedView>(&answer, |view| {
         if view.deleted { format!("{} deleted", at.path) } else { format!("{}: nothing was there", at.path) }
     })?;
@@ -158,9 +202,7 @@ async fn delete(context: &CliContext, at: &PathArgs) -> Result<Exit, Failure> {
 }
 
 async fn read(context: &CliContext, at: &PathArgs, max_size: Option<u64>) -> Result<Exit, Failure> {
-    let mut body = json!({"path": at.path});
-    set(&mut body, "maxSize", max_size);
-    let answer = call(&at.server, "read", &body).await?;
+    let answer = call(&at.server, "read", &ReadValueRequest { path: &at.path, max_size }).await?;
     let ValueView { exists, value, truncated, size, .. } = read_view(&answer)?;
     if !exists {
         return Err(no_value_failure(&at.path));
@@ -205,7 +247,7 @@ fn list(context: &CliContext, path: &str, answer: &Value) -> Result<Exit, Failur
 }
 
 async fn inspect(context: &CliContext, server: &ServerArgs, paths: &[String], budget: u64) -> Result<Exit, Failure> {
-    let answer = call(server, "inspect", &json!({"paths": paths, "budget": budget, "compact": false})).await?;
+    let answer = call(server, "inspect", &InspectRequest { paths, budget, compact: false }).await?;
     context.out.typed_value::<ResultView>(&answer, |view| match &view.result {
         Value::Object(map) if map.len() == 1 => map.values().map(format_plain).collect(),
         Value::Object(map) => {

@@ -2,13 +2,16 @@
 
 use super::client::{Client, ServerArgs, encode};
 use super::exit::{Exit, Failure};
-use super::{CliContext, input, queue, submit};
+use super::{CliContext, abilities, input, queue, submit};
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, SessionId};
 use crate::domain::message::InboundKind;
-use crate::ingress;
+use crate::venue::ingress;
+use crate::view::request::AgentMessageRequest;
+use crate::view::to_json;
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 /// Sends an agent a message: it sees it in its next turn and owes no answer.
 #[derive(Debug, Args)]
@@ -49,6 +52,7 @@ impl MessageArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let input = input::value(&self.input, self.text)?;
         submit::check_size(&input)?;
+        abilities::note_unknown("--grant", &self.grants);
         let id = self.id.unwrap_or_else(ingress::fresh_id);
         if self.queue.nats.is_some() || !self.context.is_empty() || !self.grants.is_empty() {
             let session_context = self.context.into_iter().collect();
@@ -71,22 +75,30 @@ impl MessageArgs {
             let queue = queue::Publisher::connect(url, bus, &self.server).await?;
             queue.publish(&queue::owner(&self.server), &self.agent, InboundKind::Message, &id, &submission).await?;
         } else {
-            let mut body = json!({"agentId": self.agent, "message": input});
-            if let Some(session) = &self.session {
-                body["sessionId"] = session.as_str().into();
-            }
-            if !self.context_ids.is_empty() {
-                body["contextIds"] = json!(self.context_ids);
-            }
-            let sent = Client::new(&self.server)?.run("v/ops/agent/message", &body, Some(&id)).await;
+            let request = AgentMessageRequest {
+                agent_id: &self.agent,
+                session_id: self.session.as_ref(),
+                message: input,
+                context_ids: self.context_ids,
+            };
+            let sent = Client::new(&self.server)?.run("v/ops/agent/message", &request, Some(&id)).await;
             sent.map_err(|e| e.with_advice_on("no agent `", submit::NO_AGENT))?;
         }
         print_delivered(context, &self.agent, &id)
     }
 }
 
+/// What is printed of a message that was sent.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeliveredMessage<'a> {
+    id: &'a EventId,
+    agent_id: &'a AgentId,
+    delivered: bool,
+}
+
 fn print_delivered(context: &CliContext, agent: &AgentId, id: &EventId) -> Result<Exit, Failure> {
-    let answer = json!({"id": id, "agentId": agent, "delivered": true});
-    context.out.value(&answer, || id.to_string())?;
+    let message = DeliveredMessage { id, agent_id: agent, delivered: true };
+    context.out.value(&to_json(&message), || id.to_string())?;
     Ok(Exit::Ok)
 }

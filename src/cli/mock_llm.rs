@@ -15,8 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Serves a rules file over the protocols of the common model providers, so that any client can be
-/// tried without a key or a network.
+/// Arguments of `trellis mock-llm`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis mock-llm config/examples/scripted.toml --listen 127.0.0.1:8421")]
 pub(crate) struct MockLlm {

@@ -2,6 +2,7 @@
 //!
 //! Data goes to stdout, everything else to stderr; [`Exit`] lists the exit codes.
 
+mod abilities;
 mod agent;
 mod approval;
 mod attach;
@@ -52,7 +53,7 @@ mod watch;
 mod why;
 mod worker;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub use exit::Exit;
 use exit::Failure;
 pub(crate) use global::CliContext;
@@ -70,8 +71,10 @@ Begin with:
   trellis agent apply helper.toml              # in another terminal
   trellis submit helper 'Say hello' --wait
 
-Exit codes: 0 ok, 1 internal, 2 usage, 3 the job failed or was rejected, 4 the wait timed out (the
-job goes on), 5 not found, 6 conflict, 7 denied, 8 backend unreachable.";
+Exit codes: 0 ok, 1 internal, or a check found a problem, 2 usage, 3 the job failed or was rejected,
+4 the wait timed out (the job goes on), 5 not found, 6 conflict, 7 denied, 8 backend unreachable.
+
+An environment variable of an option that is set to nothing counts as not set.";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -90,18 +93,36 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the whole story in under a minute: no key, no server, and a worker killed in mid-turn
+    ///
+    /// It seeds a workspace, creates two agents, submits six tasks, shows every turn as it is committed, kills the
+    /// server with SIGKILL in the middle of turns, and starts it again. Then it shows what goes wrong in a fleet: a
+    /// typed output that is refused, a busy provider, a cancelled call, and a task that kills its workers and is driven
+    /// again. An audit is its end.
+    ///
+    /// The model plays by rules, and everything is in a temporary folder. Exits with 1 when anything was lost, done
+    /// twice or is unaccounted for.
     Demo(demo::Demo),
     /// Run everything in one process: worker and HTTP API
+    ///
+    /// Without a configuration it runs on the embedded store. SIGINT or SIGTERM stops it in stages: running turns reach
+    /// their commit first. A second signal ends it at once; nothing accepted is lost either way.
     Up(up::UpArgs),
     /// Run turns only, as part of a fleet on NATS and Redis; list workers, and tell some to leave
+    ///
+    /// Needs `store.url = "redis://…"` and `bus.url = "nats://…"`. Start as many as you like: each takes what is
+    /// free.
     Worker(worker::WorkerArgs),
     /// Serve the HTTP API only, as part of a fleet on NATS and Redis
+    ///
+    /// Needs `store.url = "redis://…"` and `bus.url = "nats://…"`; start at least one `trellis worker` beside it.
     Serve(serve::Serve),
     /// Give an agent a task
     Submit(submit::Submit),
     /// Send an agent a one-way message
     Message(message::MessageArgs),
     /// Send an agent a message and wait for its next reply
+    ///
+    /// Without a text each line of stdin is a message, until its end. Exits with 3 when a turn fails.
     Chat(chat::Chat),
     /// Look at, wait for and cancel jobs
     #[command(subcommand)]
@@ -116,8 +137,17 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Turn(turn::TurnCommand),
     /// Show what an agent's next turn would see, and change nothing
+    ///
+    /// Without `--session` it is the first turn of a new one. A task stands behind those that wait. `trellis turn show`
+    /// shows what past turns saw.
     Context(context::PreviewArgs),
     /// List the turns in which bytes of a path reached a model
+    ///
+    /// They reached it as context, or as the result of a tool. What lies above and below the path counts, too. The
+    /// result of a tool is listed with the turn that made the call: the model sees it from the next one on. A copy is
+    /// listed with its target, and leads on: so do the answer of a job, a conversation that another agent reads, and
+    /// the file that an agent was made of. What models have seen is kept for `retention.turns` after their session or
+    /// their agent is removed.
     Why(why::Why),
     /// Read and write the owner's tree of values
     #[command(subcommand)]
@@ -126,8 +156,14 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Secret(secret::SecretCommand),
     /// Show what was spent today, and what caps leave of it
+    ///
+    /// What was spent is what sessions have committed. A cap also counts the calls that run, and those whose worker
+    /// died.
     Spend(spend::SpendArgs),
     /// Show what an owner keeps and may keep, and set other limits
+    ///
+    /// Documents are everything that is kept: values, agents, assets, records of jobs and turns. Beyond a limit new
+    /// work and writes are refused with `QUOTA_EXCEEDED`; what was accepted ends, and deleting is always possible.
     Quota(quota::QuotaArgs),
     /// List what agents wait for: calls to approve, questions to answer
     Approvals(approval::ApprovalsArgs),
@@ -153,12 +189,28 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Token(token::Token),
     /// Say which guarantees the configured servers give, and what to change
+    ///
+    /// Exits with 1 when a guarantee doesn't hold, or when the store has lost changes that no operator has settled. An
+    /// embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
     Doctor(doctor::DoctorArgs),
     /// Ask a running process whether it can take work, for health checks
+    ///
+    /// It may be `trellis up`, `trellis serve`, or a worker at its `worker.listen`. Exits with 8 when the process can't
+    /// take work or doesn't answer. An API without a connection to the queue is ready, since it accepts work that
+    /// waits, and says so.
     Ready(ready::Ready),
     /// Compare what was accepted with what has ended, is pending or is missing
+    ///
+    /// Reads the configured store and queue, of all owners. Exits with 1 when something is unaccounted for, a record is
+    /// damaged, or a quota counts otherwise than what is kept. An embedded store that a running `trellis up` holds is
+    /// asked over HTTP, and so is the server of `--url`.
     Audit(audit::AuditArgs),
     /// Copy an embedded store while work goes on
+    ///
+    /// The copy is a folder NAME under `backups` in the store's own folder, and a store like any other: take it
+    /// elsewhere, and start `trellis up --data FOLDER` on it. The keys of secrets and the configuration are not in it.
+    /// A store that a running `trellis up` holds is copied by that process, which is asked over HTTP, and so is that of
+    /// `--url`. A store in Redis is copied by `redis-cli --rdb`.
     Backup(backup::BackupArgs),
     /// Measure turns per second and latency
     #[command(subcommand)]
@@ -170,6 +222,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Model(model::ModelCommand),
     /// Serve a rules file as a model provider, for tests without a key
+    ///
+    /// It speaks the protocols of the common providers, so that any client can be tried without a key or a network.
     MockLlm(mock_llm::MockLlm),
     /// Print the completions of a shell
     Completions(completions::Completions),
@@ -187,9 +241,27 @@ pub fn main(args: Vec<OsString>, env: BTreeMap<String, String>) -> Exit {
     }
 }
 
+/// Parses the arguments. An empty environment variable counts as not set.
+fn parse(args: Vec<OsString>, env: &BTreeMap<String, String>) -> Result<Cli, clap::Error> {
+    let mut parser = without_empty_variables(Cli::command(), env);
+    let mut matches = parser.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut parser))
+}
+
+/// Removes the empty environment variables from the arguments of a command and its subcommands.
+fn without_empty_variables(command: clap::Command, env: &BTreeMap<String, String>) -> clap::Command {
+    let is_empty = |argument: &clap::Arg| {
+        let variable = argument.get_env().and_then(|name| env.get(name.to_str()?));
+        variable.is_some_and(String::is_empty)
+    };
+    command
+        .mut_args(|argument| if is_empty(&argument) { argument.env(None::<&'static str>) } else { argument })
+        .mut_subcommands(|subcommand| without_empty_variables(subcommand, env))
+}
+
 async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Exit {
     let given = args.clone();
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match parse(args, &env) {
         Ok(cli) => cli,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
@@ -262,7 +334,6 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definitions_are_consistent() {

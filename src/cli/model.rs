@@ -18,13 +18,15 @@ use serde_json::{Value, json};
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelCommand {
     /// Call a model a few times and show what works: text, streaming, tools, structured output
+    ///
+    /// It needs no running process; the calls are paid like any other. Exits with 1 when a feature does not work, with
+    /// 8 when the provider fails the first call or doesn't answer another.
     Try(TryArgs),
     /// List the providers with their URLs, the variables of their keys and what is supported
     Providers(ProvidersArgs),
 }
 
-/// Calls a model some four times, with a text, a tool, its result and a typed output, and shows what works. It needs no
-/// running process; the calls are paid like any other.
+/// Arguments of `trellis model try`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis model try anthropic/claude-sonnet-4-5\n  \
                         trellis model try llamacpp/any --base-url http://127.0.0.1:8080/v1")]
@@ -76,7 +78,24 @@ impl TryArgs {
         let findings = findings.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
         let shown = ModelTrial { model: settings.id(), findings: findings.iter().map(FeatureRow::from).collect() };
         context.out.value(&to_json(&shown), || table(context.out, &shown.findings))?;
-        Ok(Exit::Ok)
+        check_findings(&findings)
+    }
+}
+
+/// Fails if a feature does not work, or the provider was unavailable for one.
+fn check_findings(findings: &[TrialFinding]) -> Result<Exit, Failure> {
+    let names = |is_meant: fn(&TrialFinding) -> bool| {
+        let meant = findings.iter().filter(|finding| is_meant(finding));
+        meant.map(|finding| finding.feature).collect::<Vec<_>>().join(", ")
+    };
+    let (broken, unknown) = (names(|finding| finding.works == Some(false)), names(|finding| finding.is_unavailable));
+    match (broken.is_empty(), unknown.is_empty()) {
+        (true, true) => Ok(Exit::Ok),
+        (false, _) => Err(Failure::internal(format!("does not work with this model: {broken}"))),
+        (true, false) => {
+            let text = format!("the provider did not answer to the calls for: {unknown}; try again");
+            Err(Failure::new(Exit::Unreachable, text))
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use crate::view::job::JobView;
 use crate::view::ledger::TurnView;
 use crate::view::outcome::{CallPlaceView, OutcomePage, OutcomeView};
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// What a person has found out.
@@ -36,16 +37,24 @@ pub(crate) struct SettleArgs {
     server: ServerArgs,
 }
 
+/// Body of `PUT outcomes/{id}`.
+#[derive(Serialize)]
+struct SettlementBody {
+    done: bool,
+    tell: bool,
+    /// Result of a call that has happened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
 impl SettleArgs {
     pub(crate) async fn run(self, out: CommandOutput) -> Result<Exit, Failure> {
-        let mut said = json!({"done": !self.not_done, "tell": self.tell});
-        if let Some(result) = self.done.filter(|result| !result.is_empty()) {
-            said["result"] = input::value(&result, false)?;
-        }
-        if let Some(note) = self.note {
-            said["note"] = note.into();
-        }
-        let outcome = Client::new(&self.server)?.put(&format!("outcomes/{}", self.id), &said).await?;
+        let result = self.done.filter(|result| !result.is_empty());
+        let result = result.map(|result| input::value(&result, false)).transpose()?;
+        let body = SettlementBody { done: !self.not_done, tell: self.tell, result, note: self.note };
+        let outcome = Client::new(&self.server)?.put(&format!("outcomes/{}", self.id), &body).await?;
         out.typed_value(&outcome, |outcome: &OutcomeView| details(outcome, None))?;
         Ok(Exit::Ok)
     }

@@ -3,10 +3,11 @@
 use super::client::read_view;
 use super::escape;
 use super::exit::{Exit, Failure};
+use crate::view::to_json;
 use clap::ValueEnum;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
 
@@ -215,8 +216,8 @@ pub(crate) fn note_empty(page: &Value, text: &str) {
 }
 
 /// Notes what the server did not search for an answer, one line each.
-pub(crate) fn note_incomplete(answer: &Value) {
-    for text in answer["incomplete"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+pub(crate) fn note_incomplete(incomplete: &[String]) {
+    for text in incomplete {
         note(&format!("incomplete: {text}"));
     }
 }
@@ -229,15 +230,23 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(stderr, "{text}");
 }
 
+/// What JSON output shows of a failure.
+#[derive(Serialize)]
+struct FailureDocument<'a> {
+    error: &'a str,
+    /// Exit code of the process.
+    exit: u8,
+}
+
 /// Writes a failure to stderr: as a line, or for JSON output as a document `{"error", "exit"}`.
 pub(crate) fn report(format: Format, failure: &Failure) {
     // Several errors are lines of one text.
     let text = failure.text.replace("\nerror: ", "\n");
-    let document = json!({"error": text, "exit": failure.exit as u8});
+    let document = || to_json(&FailureDocument { error: &text, exit: failure.exit as u8 });
     match format {
         Format::Text => note(&escape::escape_data(&format!("error: {failure}"))),
-        Format::Json => note(&escape::json(&format_indented(&document))),
-        Format::Ndjson => note(&escape::json(&document.to_string())),
+        Format::Json => note(&escape::json(&format_indented(&document()))),
+        Format::Ndjson => note(&escape::json(&document().to_string())),
     }
 }
 

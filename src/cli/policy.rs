@@ -7,7 +7,10 @@ use super::{CliContext, escape, input};
 use crate::view::policy::{
     CapabilityView, PolicyView, ReachedJobView, ReachedTimerView, RevocationReachView, RevocationView,
 };
+use crate::view::request::IdRequest;
+use crate::view::to_json;
 use clap::Subcommand;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::fmt;
@@ -76,6 +79,27 @@ pub(crate) enum PolicyCommand {
     },
 }
 
+/// Arguments of `v/ops/policy/revoke`.
+#[derive(Serialize)]
+struct RevokeRequest {
+    /// Path as text, or as an array of keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// Arguments of `v/ops/policy/roots` and `v/ops/policy/approvals`.
+#[derive(Serialize)]
+struct SetCapabilitiesRequest {
+    /// List of capabilities `{with, can}`; null is no limit.
+    caps: Value,
+}
+
 impl PolicyCommand {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let (server, operation, asked) = match self {
@@ -83,19 +107,18 @@ impl PolicyCommand {
             Self::Revoke { path, holder, grant, reason, server } => {
                 // No path begins with `[`: this is an array of keys, which may contain a `/`.
                 let path = path.map(|path| input::value(&path, !path.starts_with('['))).transpose()?;
-                let text = |text: Option<String>| text.map(Value::String);
-                let named =
-                    [("path", path), ("holder", text(holder)), ("grant", text(grant)), ("reason", text(reason))];
-                let named = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-                (server, "revoke", Value::Object(named.collect()))
+                (server, "revoke", to_json(&RevokeRequest { path, holder, grant, reason }))
             }
-            Self::Restore { id, server } => (server, "restore", json!({"id": id})),
-            Self::Approvals { caps, server } => (server, "approvals", json!({"caps": caps})),
-            Self::Roots { caps, server } => (server, "roots", json!({"caps": caps})),
+            Self::Restore { id, server } => (server, "restore", to_json(&IdRequest { id: &id })),
+            Self::Approvals { caps, server } => (server, "approvals", to_json(&SetCapabilitiesRequest { caps })),
+            Self::Roots { caps, server } => (server, "roots", to_json(&SetCapabilitiesRequest { caps })),
         };
         let answer = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
         let policy: PolicyView = read_view(&answer)?;
         context.out.value(&answer, || format_policy(&policy))?;
+        for warning in &policy.warnings {
+            note(&format!("warning: {}", escape::escape_data(warning)));
+        }
         if let Some(revoked) = &policy.revoked {
             note(&format!("revoked; `trellis policy restore {revoked}` takes it back"));
         }

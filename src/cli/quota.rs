@@ -11,10 +11,7 @@ use crate::view::quota::QuotaView;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 
-/// What an owner keeps in the store, and what it may keep at most.
-///
-/// Documents are everything that is kept: values, agents, assets, records of jobs and turns. Beyond a limit new work and
-/// writes are refused with `QUOTA_EXCEEDED`; what was accepted ends, and deleting is always possible.
+/// Arguments of `trellis quota`.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -7,11 +7,7 @@ use super::output::note;
 use crate::view::audit::ReadinessView;
 use clap::Args;
 
-/// Asks a running process whether it can take work: `trellis up` or `trellis serve`, or a worker at its
-/// `worker.listen`.
-///
-/// Exits with 8 when it can't or doesn't answer: a health check for containers, which needs no shell. An API without a
-/// connection to the queue is ready, since it accepts work that waits, and says so.
+/// Arguments of `trellis ready`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis ready --url http://127.0.0.1:8420")]
 pub(crate) struct Ready {

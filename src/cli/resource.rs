@@ -7,7 +7,7 @@ use super::exit::{Exit, Failure};
 use super::output::remark;
 use crate::view::resource::{ErasedRecordsView, ResourceListView, ResourcePurgeView};
 use clap::Subcommand;
-use serde_json::json;
+use serde::Serialize;
 
 /// What agents keep under resource namespaces: memory, files, scratchpads.
 #[derive(Debug, Subcommand)]
@@ -42,12 +42,27 @@ pub(crate) enum ResourceCommand {
     },
 }
 
+/// Arguments of `v/ops/resource/list`.
+#[derive(Serialize)]
+struct ListResourcesRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+}
+
+/// Arguments of `v/ops/resource/purge`.
+#[derive(Serialize)]
+struct PurgeRequest {
+    namespace: String,
+    /// Whether all namespaces below it are purged too.
+    recursive: bool,
+}
+
 impl ResourceCommand {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         match self {
             Self::List { namespace, server } => {
-                let asked = namespace.map_or_else(|| json!({}), |namespace| json!({"namespace": namespace}));
-                let kept = Client::new(&server)?.run("v/ops/resource/list", &asked, None).await?;
+                let request = ListResourcesRequest { namespace };
+                let kept = Client::new(&server)?.run("v/ops/resource/list", &request, None).await?;
                 context.out.typed_value::<ResourceListView>(&kept, format_list)?;
             }
             Self::Purge { namespace, recursive, yes, server } => {
@@ -56,8 +71,8 @@ impl ResourceCommand {
                         "this erases what is kept in `{namespace}` for good; say so with `--yes`"
                     )));
                 }
-                let asked = json!({"namespace": namespace, "recursive": recursive});
-                let purged = Client::new(&server)?.run("v/ops/resource/purge", &asked, None).await?;
+                let request = PurgeRequest { namespace, recursive };
+                let purged = Client::new(&server)?.run("v/ops/resource/purge", &request, None).await?;
                 context.out.typed_value::<ResourcePurgeView>(&purged, format_purge)?;
                 remark("`trellis policy revoke --path r/NAMESPACE` keeps running turns from writing there anew");
             }

@@ -9,6 +9,7 @@ use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 use crate::store::Store;
 use crate::venue::Venue;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,7 +84,7 @@ impl RunningServer {
     }
 
     /// Asks the running server; `None` if the configured backends can be opened here.
-    pub async fn ask(self, config: &Config, operation: &str, input: &Value) -> Result<Option<Value>, Failure> {
+    pub async fn ask(self, config: &Config, operation: &str, input: &impl Serialize) -> Result<Option<Value>, Failure> {
         let Some((client, held)) = self.client(config)? else { return Ok(None) };
         let asked = client.run(operation, input, None).await;
         let advice =
@@ -96,7 +97,7 @@ impl RunningServer {
         self,
         config: &Config,
         operation: &str,
-        input: &Value,
+        input: &impl Serialize,
         here: impl AsyncFnOnce(&Venue) -> Result<Value, Failure>,
     ) -> Result<Value, Failure> {
         self.call_or_run_as(Role::Command, config, operation, input, here).await
@@ -108,7 +109,7 @@ impl RunningServer {
         role: Role,
         config: &Config,
         operation: &str,
-        input: &Value,
+        input: &impl Serialize,
         here: impl AsyncFnOnce(&Venue) -> Result<Value, Failure>,
     ) -> Result<Value, Failure> {
         if let Some(answer) = self.ask(config, operation, input).await? {

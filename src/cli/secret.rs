@@ -7,10 +7,13 @@ use super::running::store_flag;
 use super::{CliContext, escape, input, role};
 use crate::app::{App, Role};
 use crate::domain::limits::SECRET_BYTES_LEAST;
+use crate::domain::secret::KeyId;
 use crate::process::telemetry::Metrics;
 use crate::venue::secrets::{self, KeyFileError, SecretError};
 use crate::view::secret::{SecretStoredView, SecretView};
+use crate::view::to_json;
 use clap::Subcommand;
+use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -96,6 +99,17 @@ impl SecretCommand {
     }
 }
 
+/// Arguments of `v/ops/secret/set`.
+#[derive(Serialize)]
+struct SetSecretRequest<'a> {
+    name: &'a str,
+    value: &'a str,
+    overwrite: bool,
+    /// Hosts that it may go to; absent keeps those of the secret that it replaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hosts: Option<&'a [String]>,
+}
+
 async fn set(
     context: &CliContext,
     server: &ServerArgs,
@@ -123,11 +137,8 @@ async fn set(
             value.len()
         )));
     }
-    let mut body = json!({"name": name, "value": value, "overwrite": overwrite});
-    if !hosts.is_empty() {
-        body["hosts"] = json!(hosts);
-    }
-    let answer = Client::new(server)?.run("v/ops/secret/set", &body, None).await;
+    let request = SetSecretRequest { name, value, overwrite, hosts: (!hosts.is_empty()).then_some(hosts) };
+    let answer = Client::new(server)?.run("v/ops/secret/set", &request, None).await;
     let answer = answer.map_err(|failure| match failure.exit {
         Exit::Conflict if failure.text.contains("exists") => failure.with_advice(Exit::Conflict, "pass `--overwrite`"),
         _ => failure,
@@ -177,7 +188,7 @@ async fn rotate(context: &CliContext, data: Option<&Path>) -> Result<Exit, Failu
         ),
         error => Failure::internal(error.to_string()),
     })?;
-    context.out.value(&json!(done), || {
+    context.out.value(&to_json(&done), || {
         format!(
             "owners = {}\nrotated = {}\nalready = {}\nfailed = {}",
             done.owners,
@@ -192,6 +203,18 @@ async fn rotate(context: &CliContext, data: Option<&Path>) -> Result<Exit, Failu
     Err(Failure::internal(format!("these secrets can't be sealed anew:\n{}", done.failed.join("\n"))))
 }
 
+/// What is printed of a new key.
+#[derive(Serialize)]
+struct NewKeyDocument<'a> {
+    id: &'a KeyId,
+    /// Line of a key file with the key; absent if it is in a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+    /// File that has the key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a Path>,
+}
+
 fn keygen(context: &CliContext, file: Option<&Path>, add: bool) -> Result<Exit, Failure> {
     let failed = |error: KeyFileError| {
         let exit = match &error {
@@ -204,10 +227,12 @@ fn keygen(context: &CliContext, file: Option<&Path>, add: bool) -> Result<Exit, 
     let Some(path) = file else {
         let key = secrets::fresh_key().map_err(failed)?;
         let line = key.line();
-        context.out.value(&json!({"id": key.id(), "key": *line}), || line.to_string())?;
+        let document = NewKeyDocument { id: key.id(), key: Some(line.as_str()), file: None };
+        context.out.value(&to_json(&document), || line.to_string())?;
         return Ok(Exit::Ok);
     };
     let key = secrets::keygen(path, add).map_err(failed)?;
-    context.out.value(&json!({"id": key.id(), "file": path}), || format!("key {} in {}", key.id(), path.display()))?;
+    let document = NewKeyDocument { id: key.id(), key: None, file: Some(path) };
+    context.out.value(&to_json(&document), || format!("key {} in {}", key.id(), path.display()))?;
     Ok(Exit::Ok)
 }

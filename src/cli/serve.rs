@@ -5,8 +5,7 @@ use super::{CliContext, role};
 use crate::app::Role;
 use clap::Args;
 
-/// Serves the HTTP API without running turns. Needs `store.url = "redis://…"` and
-/// `bus.url = "nats://…"`; start at least one `trellis worker` beside it.
+/// Arguments of `trellis serve`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  trellis serve --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1 --listen 127.0.0.1:8420"

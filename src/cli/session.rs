@@ -9,7 +9,7 @@ use crate::domain::ids::{AgentId, SessionId};
 use crate::view::ledger::{TurnMessageView, TurnRecordView};
 use crate::view::session::{ForkedSessionView, SessionPage, SessionRowView, SessionTurnsPage};
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::fmt::Display;
 
 const NO_SESSION: &str = "`trellis agent list` shows the agents, `trellis session list AGENT` their sessions";
@@ -83,11 +83,7 @@ impl SessionCommand {
             }
             Self::Fork { agent, session, at, to, server } => {
                 let path = format!("agents/{}/sessions/{}/fork", encode(agent.as_str()), encode(session.as_str()));
-                let mut body = json!({"at": at});
-                if let Some(to) = to {
-                    body["to"] = to.as_str().into();
-                }
-                fork(&Client::new(&server)?, out, &path, &body).await
+                fork(&Client::new(&server)?, out, &path, &ForkSessionBody { at, to }).await
             }
         };
         done.map_err(|e| e.with_advice(Exit::NotFound, NO_SESSION))
@@ -177,7 +173,17 @@ fn transcript(out: CommandOutput, turn: &TurnRecordView) -> String {
     lines.join("\n")
 }
 
-async fn fork(client: &Client, out: CommandOutput, path: &str, body: &Value) -> Result<Exit, Failure> {
+/// Body of `POST agents/{id}/sessions/{session}/fork`.
+#[derive(Serialize)]
+struct ForkSessionBody {
+    /// Number of the last turn in the new session.
+    at: u64,
+    /// Id of the new session; absent for a fresh one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<SessionId>,
+}
+
+async fn fork(client: &Client, out: CommandOutput, path: &str, body: &ForkSessionBody) -> Result<Exit, Failure> {
     let answer = client.post(path, body).await?;
     out.typed_value(&answer, |forked: &ForkedSessionView| forked.session_id.to_string())?;
     Ok(Exit::Ok)

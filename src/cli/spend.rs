@@ -11,9 +11,7 @@ use crate::domain::time::Millis;
 use crate::view::spend::{CapView, JobSpendView, ModelUseView, SpendTodayView};
 use clap::Args;
 
-/// What was spent today, by model and session, and what the caps leave.
-///
-/// What was spent is what sessions have committed. A cap also counts the calls that run, and those whose worker died.
+/// Arguments of `trellis spend`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis spend\n  trellis spend --agent helper --session s1 --output json")]
 pub(crate) struct SpendArgs {

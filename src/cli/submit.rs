@@ -3,8 +3,8 @@
 use super::client::{Client, ServerArgs, encode, read_view};
 use super::exit::{Exit, Failure};
 use super::output::remark;
-use super::wait::{self, JobReport};
-use super::{CliContext, attach, input, queue};
+use super::wait::{self, AwaitedJob};
+use super::{CliContext, abilities, attach, input, queue};
 use crate::domain::budget::Budget;
 use crate::domain::decode;
 use crate::domain::event::Submission;
@@ -13,12 +13,13 @@ use crate::domain::job::JobStatus;
 use crate::domain::limits::SUBMISSION_BYTES;
 use crate::domain::message::InboundKind;
 use crate::domain::priority::Priority;
-use crate::ingress;
+use crate::venue::ingress;
 use crate::view::agent::ReceiptView;
 use crate::view::request::StartedRequestView;
 use crate::view::to_json;
 use clap::Args;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -78,6 +79,32 @@ pub(crate) struct Submit {
     queue: queue::QueueArgs,
 }
 
+/// Arguments of `v/ops/agent/request`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AgentTaskRequest<'a> {
+    agent_id: &'a str,
+    input: Value,
+    /// Longest wait for the end of the job, in milliseconds.
+    timeout: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<&'a SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budget: Option<Budget>,
+    /// Absent is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<Priority>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    context_ids: &'a [String],
+}
+
+impl<'a> AgentTaskRequest<'a> {
+    /// Makes the request of a task that is not waited for.
+    pub(crate) const fn new(agent_id: &'a str, input: Value) -> Self {
+        Self { agent_id, input, timeout: 0, session_id: None, budget: None, priority: None, context_ids: &[] }
+    }
+}
+
 impl Submit {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let input = self.input.as_deref().map_or(Ok(Value::Null), |given| input::value(given, self.text))?;
@@ -86,6 +113,7 @@ impl Submit {
             files => attach::attach_files(&Client::new(&self.server)?, input, files).await?,
         };
         check_size(&input)?;
+        abilities::note_unknown("--grant", &self.grants);
         let id = self.id.clone().unwrap_or_else(ingress::fresh_id);
         match &self.queue.nats {
             Some(url) => self.submit_over_queue(context, url, id, input).await,
@@ -104,20 +132,14 @@ impl Submit {
         let client = Client::new(&self.server)?;
         let budget = self.budget()?;
         let accepted = if self.context.is_empty() && self.grants.is_empty() {
-            let mut body = json!({"agentId": self.agent, "input": input, "timeout": 0});
-            if let Some(session) = &self.session {
-                body["sessionId"] = session.as_str().into();
-            }
-            if !self.budget.is_empty() {
-                body["budget"] = json!(budget);
-            }
-            if !self.priority.is_normal() {
-                body["priority"] = json!(self.priority);
-            }
-            if !self.context_ids.is_empty() {
-                body["contextIds"] = json!(self.context_ids);
-            }
-            client.run("v/ops/agent/request", &body, Some(id)).await
+            let request = AgentTaskRequest {
+                session_id: self.session.as_ref(),
+                budget: (!self.budget.is_empty()).then_some(budget),
+                priority: (!self.priority.is_normal()).then_some(self.priority),
+                context_ids: &self.context_ids,
+                ..AgentTaskRequest::new(self.agent.as_str(), input)
+            };
+            client.run("v/ops/agent/request", &request, Some(id)).await
         } else {
             // Operations accept no values of a request: an agent that calls one could set its own.
             let submission = Submission {
@@ -154,6 +176,11 @@ impl Submit {
         Ok(to_json(&StartedRequestView { id, status, ..StartedRequestView::of_agent(self.agent.clone(), job) }))
     }
 
+    fn print_pending(&self, context: &CliContext, id: &EventId) -> Result<(), Failure> {
+        let pending = PendingSubmission { id, agent_id: &self.agent, status: JobStatus::Pending };
+        context.out.value(&to_json(&pending), || id.to_string())
+    }
+
     async fn submit_over_queue(
         &self,
         context: &CliContext,
@@ -179,19 +206,26 @@ impl Submit {
         let mut answers = publisher.listen(submission.reply_to.as_deref().unwrap_or_default()).await?;
         publisher.publish(&owner, &self.agent, InboundKind::Task, &id, &submission).await?;
         let Some(limit) = self.wait else {
-            let answer = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
-            context.out.value(&answer, || id.to_string())?;
+            self.print_pending(context, &id)?;
             return Ok(Exit::Ok);
         };
         if let Some(completion) = queue::completion(&publisher, &mut answers, &owner, &id, limit).await? {
-            return JobReport::from_completion(completion)?.print(context.out, limit);
+            return AwaitedJob::from_completion(completion)?.print(context.out, limit);
         }
-        let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
-        context.out.value(&waiting, || id.to_string())?;
+        self.print_pending(context, &id)?;
         let after = wait::format_limit(limit);
         let text = format!("no completion of submission `{id}` after {after}; it goes on; `trellis job list` shows it");
         Err(Failure::new(Exit::TimedOut, text))
     }
+}
+
+/// What is printed of a submission that waits in the queue.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PendingSubmission<'a> {
+    id: &'a EventId,
+    agent_id: &'a AgentId,
+    status: JobStatus,
 }
 
 /// Refuses an input that the server would refuse for its size.

@@ -4,14 +4,15 @@ use super::client::{Client, ServerArgs, encode, read_view};
 use super::escape::escape_data;
 use super::exit::{Exit, Failure};
 use super::output::{note, note_empty, note_next};
-use super::{CliContext, input};
+use super::{CliContext, abilities, input};
 use crate::domain::ids::{AgentId, EventId, SessionId};
 use crate::domain::priority::Priority;
 use crate::domain::timer::TimerId;
-use crate::ingress;
+use crate::venue::ingress;
 use crate::view::timer::{TimerSetView, TimerView};
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 /// Timers of agents.
 #[derive(Debug, Subcommand)]
@@ -112,27 +113,56 @@ struct ScheduleArgs {
     cron: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum TimerKindArg {
     Task,
     Message,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum CatchUpArg {
     One,
     All,
     Skip,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum OverlapArg {
     Skip,
     Queue,
 }
 
-fn value_name(value: &impl ValueEnum) -> Value {
-    value.to_possible_value().map_or(Value::Null, |value| value.get_name().into())
+/// Arguments of `v/ops/agent/trigger` for a timer.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SetTimerRequest {
+    agent_id: AgentId,
+    input: Value,
+    kind: TimerKindArg,
+    catch_up: CatchUpArg,
+    overlap: OverlapArg,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cron: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timezone: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<SessionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<Priority>,
+    /// Grants of what is sent; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Vec<Value>>,
 }
 
 impl TimerCommand {
@@ -164,27 +194,25 @@ impl TimerCommand {
 
 impl SetTimerArgs {
     async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let mut asked = json!({
-            "agentId": self.agent,
-            "input": input::value(&self.input, self.text)?,
-            "kind": value_name(&self.kind),
-            "catchUp": value_name(&self.catch_up),
-            "overlap": value_name(&self.overlap),
-            "at": self.when.at,
-            "after": self.when.after,
-            "every": self.when.every,
-            "cron": self.when.cron,
-            "timezone": self.timezone,
-            "name": self.name,
-            "sessionId": self.session,
-            "priority": self.priority,
-            "context": input::grants(&self.grants),
-        });
-        if let Some(map) = asked.as_object_mut() {
-            map.retain(|key, value| key == "input" || !value.is_null());
-        }
-        let key = self.id.clone().unwrap_or_else(ingress::fresh_id);
-        let answer = Client::new(&self.server)?.run("v/ops/agent/trigger", &asked, Some(&key)).await?;
+        abilities::note_unknown("--grant", &self.grants);
+        let request = SetTimerRequest {
+            agent_id: self.agent,
+            input: input::value(&self.input, self.text)?,
+            kind: self.kind,
+            catch_up: self.catch_up,
+            overlap: self.overlap,
+            at: self.when.at,
+            after: self.when.after,
+            every: self.when.every,
+            cron: self.when.cron,
+            timezone: self.timezone,
+            name: self.name,
+            session_id: self.session,
+            priority: self.priority,
+            context: input::grants(&self.grants),
+        };
+        let key = self.id.unwrap_or_else(ingress::fresh_id);
+        let answer = Client::new(&self.server)?.run("v/ops/agent/trigger", &request, Some(&key)).await?;
         let TimerSetView { timer, next, .. } = read_view(&answer)?;
         context.out.value(&answer, || timer.to_string())?;
         note(&format!(

@@ -3,9 +3,10 @@
 use super::client::{Client, ServerArgs, read_view};
 use super::exit::{Exit, Failure};
 use super::output::{format_plain, note, write_line};
-use super::{CliContext, input};
+use super::{CliContext, abilities, input};
 use crate::config::AuthMode;
 use crate::config::files::{SETTINGS_FILE_BYTES, read_file};
+use crate::domain::decode::without_mark;
 use crate::domain::time::Millis;
 use crate::domain::token::{Claims, TokenError, TokenSubject, check_narrowing};
 use crate::http;
@@ -147,7 +148,7 @@ impl Keygen {
         let public = key.public_jwk_for(&self.speaks_for);
         if let Some(path) = &self.jwks {
             let mut set: Value = match read_file(path, SETTINGS_FILE_BYTES) {
-                Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+                Ok(bytes) => serde_json::from_slice(without_mark(&bytes)).unwrap_or_default(),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({"keys": []}),
                 Err(error) => return Err(failed(path, error)),
             };
@@ -201,6 +202,7 @@ impl Issue {
             Some(aud) => aud,
             None => audience(self.url).await?,
         };
+        abilities::note_unknown("--att", &self.att);
         let now = Clock::system().now().0 / 1000;
         let longest = proofs.first().map(|proof| proof.expires.0 / 1000);
         let expires = expiry_seconds(now, self.ttl, longest)?;

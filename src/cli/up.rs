@@ -6,10 +6,7 @@ use crate::app::Role;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Runs a worker and the HTTP API in one process; without a configuration on the embedded store.
-///
-/// SIGINT or SIGTERM stops it in stages: running turns reach their commit first. A second signal
-/// exits at once; nothing accepted is lost either way.
+/// Arguments of `trellis up`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis up --data ./trellis-data --listen 127.0.0.1:8420")]
 pub(crate) struct UpArgs {

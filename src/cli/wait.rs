@@ -10,7 +10,8 @@ use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::wait::WaitReason;
 use crate::process::retry::RetryPolicy;
 use crate::view::job::{JobView, WaitView, error_code_name};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -25,9 +26,9 @@ pub(crate) const RECONNECT_RETRIES: RetryPolicy = RetryPolicy {
     ..RetryPolicy::CONNECT
 };
 
-/// What is told of an awaited job: its record, or its completion over the queue.
+/// A job that a command waits for, read from its record or from its completion over the queue.
 #[derive(Debug)]
-pub(crate) struct JobReport {
+pub(crate) struct AwaitedJob {
     /// The record or the completion as it came.
     json: Value,
     /// Id of the job, or of a submission that became none.
@@ -52,7 +53,7 @@ struct ReportedResult {
     error_code: Option<String>,
 }
 
-impl JobReport {
+impl AwaitedJob {
     /// Reads a job's record.
     pub fn from_record(json: Value) -> Result<Self, Failure> {
         let record: JobView = read_view(&json)?;
@@ -136,12 +137,20 @@ impl JobReport {
     }
 }
 
+/// Arguments of `v/ops/job/result`.
+#[derive(Serialize)]
+struct JobResultRequest<'a> {
+    id: &'a JobId,
+    /// Longest wait for the end of the job, in milliseconds.
+    wait: u64,
+}
+
 /// Returns a job when it has ended, or as it is after `limit` (`None`: no limit).
 pub(crate) async fn wait_until_ended(
     client: &Client,
     job: &JobId,
     limit: Option<Duration>,
-) -> Result<JobReport, Failure> {
+) -> Result<AwaitedJob, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut away = RECONNECT_RETRIES.wait_times();
     let (mut reasons, mut look) = (WaitNotes::default(), WAIT_READ_PAUSES.0);
@@ -149,13 +158,13 @@ pub(crate) async fn wait_until_ended(
         let left = deadline.map_or(look, |at| at.saturating_duration_since(Instant::now()).min(look));
         look = (look * 2).min(WAIT_READ_PAUSES.1);
         let millis = u64::try_from(left.as_millis()).unwrap_or_default();
-        match client.run("v/ops/job/result", &json!({"id": job, "wait": millis}), None).await {
+        match client.run("v/ops/job/result", &JobResultRequest { id: job, wait: millis }, None).await {
             Ok(record) => {
                 away = RECONNECT_RETRIES.wait_times();
                 let JobView { status, waiting, .. } = read_view(&record)?;
                 reasons.show(waiting.as_ref());
                 if status.is_terminal() || deadline.is_some_and(|at| Instant::now() >= at) {
-                    return JobReport::from_record(record);
+                    return AwaitedJob::from_record(record);
                 }
             }
             Err(failure) if failure.exit == Exit::Unreachable => {

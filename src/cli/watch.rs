@@ -5,7 +5,7 @@ use super::escape;
 use super::exit::{Exit, Failure};
 use super::output::{CommandOutput, Format, format_plain, pretty, remark, write, write_json, write_line};
 use super::sse::{SseEvent, SseParser};
-use super::wait::{JobReport, RECONNECT_RETRIES, WaitNotes};
+use super::wait::{AwaitedJob, RECONNECT_RETRIES, WaitNotes};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::view::job::{JobView, LiveTextView, TurnProgressView};
@@ -31,7 +31,7 @@ pub(crate) async fn follow(client: &Client, out: CommandOutput, job: &JobId) -> 
             Err(failure) => return Err(failure),
         }
         // The server closed the stream; the job may have ended meanwhile.
-        let report = client.get(&format!("jobs/{job}"), &[]).await.and_then(JobReport::from_record);
+        let report = client.get(&format!("jobs/{job}"), &[]).await.and_then(AwaitedJob::from_record);
         match report {
             Ok(report) if report.status().is_terminal() => {
                 // The rest of its text precedes its record.
@@ -49,7 +49,7 @@ pub(crate) async fn follow(client: &Client, out: CommandOutput, job: &JobId) -> 
 }
 
 /// Reads one stream; returns the job if it has ended.
-async fn stream(client: &Client, job: &JobId, shown: &mut WatchOutput) -> Result<Option<JobReport>, Failure> {
+async fn stream(client: &Client, job: &JobId, shown: &mut WatchOutput) -> Result<Option<AwaitedJob>, Failure> {
     let response = client.stream(&format!("jobs/{job}/sse"), shown.last_event.as_deref()).await?;
     let mut bytes = response.bytes_stream();
     let mut parser = SseParser::default();
@@ -77,12 +77,12 @@ struct WatchOutput {
 
 impl WatchOutput {
     /// Prints an event; returns the job if it has ended.
-    fn event(&mut self, event: &SseEvent) -> Result<Option<JobReport>, Failure> {
+    fn event(&mut self, event: &SseEvent) -> Result<Option<AwaitedJob>, Failure> {
         let data: Value = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.clone().into());
         if event.name == "job-update" {
             let JobView { status, waiting, .. } = read_view(&data)?;
             if status.is_terminal() {
-                return JobReport::from_record(data).map(Some);
+                return AwaitedJob::from_record(data).map(Some);
             }
             if self.status != Some(status) {
                 self.end_line()?;
@@ -131,7 +131,7 @@ impl WatchOutput {
         if std::mem::take(&mut self.is_mid_line) { write_line("") } else { Ok(()) }
     }
 
-    fn end(mut self, report: &JobReport) -> Result<Exit, Failure> {
+    fn end(mut self, report: &AwaitedJob) -> Result<Exit, Failure> {
         self.end_line()?;
         let status = report.status().as_str();
         if self.out.format == Format::Text {

@@ -1,19 +1,15 @@
 //! `trellis why`: lists the turns in which bytes of a path reached a model.
 
 use super::CliContext;
-use super::client::{Client, ServerArgs};
+use super::client::{Client, ServerArgs, read_view};
 use super::exit::{Exit, Failure};
 use super::output;
+use super::turn::format_version;
 use crate::domain::ids::AgentId;
-use crate::view::ledger::PathUseView;
+use crate::view::ledger::{PathUseView, WhyView};
 use clap::Args;
 
-/// Lists the turns in which bytes of a path reached a model: as context, or as the result of a tool.
-///
-/// What lies above and below the path counts too. The result of a tool is listed with the turn
-/// that made the call: the model sees it from the next one on. A copy is listed with its target, and leads on:
-/// so do the answer of a job, a conversation that another agent reads, and the file that an agent was made of.
-/// What models have seen is kept for `retention.turns` after their session or their agent is removed.
+/// Arguments of `trellis why`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis why w/invoices/17 --agent clerk")]
 pub(crate) struct Why {
@@ -33,8 +29,9 @@ impl Why {
         query.extend(self.agent.map(|agent| ("agent", agent.to_string())));
         let page = Client::new(&self.server)?.get("why", &query).await?;
         let out = context.out;
-        output::note_incomplete(&page);
-        out.typed_page::<PathUseView>(&page, "turns", |turns| {
+        let WhyView { turns, incomplete, .. } = read_view(&page)?;
+        output::note_incomplete(&incomplete);
+        out.page(&page, "turns", |_| {
             if turns.is_empty() {
                 return format!("no turn has shown `{}` to a model", self.path);
             }
@@ -52,7 +49,7 @@ fn row(reached: &PathUseView) -> Vec<String> {
     } else {
         format!("{}/{}/{}", reached.agent, reached.session, reached.turn)
     };
-    let version = reached.version.map(|version| format!("@{version}")).unwrap_or_default();
+    let version = format_version(reached.version, reached.hash.as_deref());
     let into = reached.into.as_ref().map(|into| format!(" to {into}")).unwrap_or_default();
     let gone = if reached.removed.is_none() || is_outside { "" } else { " (removed)" };
     vec![

@@ -15,6 +15,7 @@ use crate::venue::{Venue, registry};
 use crate::view;
 use crate::view::worker::{WorkerDrainView, WorkerView, WorkersView};
 use clap::{Args, Subcommand};
+use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,8 +24,7 @@ use tokio::time::Instant;
 /// Pause between two reads of the registry.
 const REGISTRY_READ_PAUSE: Duration = Duration::from_millis(500);
 
-/// Runs turns without an HTTP API. Needs `store.url = "redis://…"` and `bus.url = "nats://…"`.
-/// Start as many as you like: each takes what is free.
+/// Arguments of `trellis worker`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(
@@ -86,6 +86,15 @@ enum RegistryAccess {
     Store(App),
 }
 
+/// Arguments of `v/ops/worker/drain`.
+#[derive(Serialize)]
+struct DrainRequest<'a> {
+    workers: &'a [String],
+    /// Machine whose workers stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<&'a str>,
+}
+
 impl RegistryAccess {
     /// Orders workers to stop, over HTTP or in the store. Returns the access used, and their names.
     async fn order_drain(
@@ -93,11 +102,8 @@ impl RegistryAccess {
         config: &Config,
         whom: DrainTarget,
     ) -> Result<(Self, Vec<String>), Failure> {
-        let mut input = json!({"workers": whom.names});
-        if let Some(host) = &whom.host {
-            input["host"] = host.as_str().into();
-        }
-        if let Some(told) = running.clone().ask(config, "v/ops/worker/drain", &input).await? {
+        let request = DrainRequest { workers: &whom.names, host: whom.host.as_deref() };
+        if let Some(told) = running.clone().ask(config, "v/ops/worker/drain", &request).await? {
             let WorkerDrainView { draining, here } = read_view(&told)?;
             let is_ending = draining.iter().all(|name| here.as_ref() == Some(name));
             let place = if is_ending { Self::EndingServer(running) } else { Self::Server(running) };
@@ -184,6 +190,14 @@ async fn list_stored(store: &dyn Store) -> Result<WorkersView, Failure> {
     registry::stored_workers_view(store, now).await.map_err(failed)
 }
 
+/// What is printed of drained workers.
+#[derive(Serialize)]
+struct DrainDocument<'a> {
+    draining: &'a [String],
+    /// Workers that have not ended.
+    left: &'a [String],
+}
+
 /// Names the drained workers, and waits for their end if asked to.
 async fn drain(
     context: &CliContext,
@@ -197,7 +211,7 @@ async fn drain(
         None => Vec::new(),
         Some(limit) => wait_until_stopped(config, place, &told, limit).await?,
     };
-    context.out.value(&json!({"draining": told, "left": left}), String::new)?;
+    context.out.value(&view::to_json(&DrainDocument { draining: &told, left: &left }), String::new)?;
     if left.is_empty() {
         return Ok(Exit::Ok);
     }

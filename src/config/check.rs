@@ -7,12 +7,13 @@ mod quota;
 mod spend;
 mod tls;
 mod urls;
+mod values;
 
 use super::layers::{ConfigErrors, ConfigLayers, ENDPOINTS, LayerEntry};
-use super::{
+use super::mask::error_value;
+use super::settings::{
     AuthMode, BusConfig, BusUrl, CatalogConfig, Config, EndpointConfig, GrantsConfig, HttpClientConfig, HttpConfig,
     LogConfig, LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig,
-    error_value,
 };
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
@@ -22,8 +23,9 @@ use crate::domain::retention::RetentionRules;
 use crate::domain::shard::Shards;
 use crate::domain::visible::{check_line, is_unseen};
 use std::path::{Path, PathBuf};
-use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 use tracing::level_filters::LevelFilter;
+use values::{duration, number, parse, path};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Most turns of one worker at the same time: one that waits for its model takes about 50 KB.
@@ -334,45 +336,11 @@ fn refuse_path(l: &mut ConfigLayers, key: &str, expected: &str) {
     l.add_error(key, origin, format!("expected {expected}"));
 }
 
-fn text(l: &ConfigLayers, key: &str) -> String {
-    l.entry(key).value.as_str().unwrap_or_default().to_owned()
-}
-
-fn path(l: &ConfigLayers, key: &str) -> Option<PathBuf> {
-    Some(text(l, key)).filter(|text| !text.is_empty()).map(PathBuf::from)
-}
-
-fn parse<T: Default>(l: &mut ConfigLayers, key: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
-    let LayerEntry { value, origin } = l.entry(key).clone();
-    let text = value.as_str().unwrap_or_default();
-    read(text).unwrap_or_else(|| {
-        l.add_error(key, origin, format!("expected {expected}, got `{}`", error_value(key, text)));
-        T::default()
-    })
-}
-
-fn number<T: TryFrom<i64> + Default>(l: &mut ConfigLayers, key: &str, range: RangeInclusive<i64>) -> T {
-    let LayerEntry { value, origin } = l.entry(key).clone();
-    let given = value.as_integer().unwrap_or_default();
-    let number = if range.contains(&given) { T::try_from(given).ok() } else { None };
-    number.unwrap_or_else(|| {
-        l.add_error(key, origin, format!("expected {} to {}, got `{given}`", range.start(), range.end()));
-        T::default()
-    })
-}
-
 fn shards(l: &mut ConfigLayers, key: &str) -> Shards {
     let LayerEntry { value, origin } = l.entry(key).clone();
     let given = value.as_integer().unwrap_or_default();
     Shards::new(u64::try_from(given).unwrap_or_default()).unwrap_or_else(|_| {
         l.add_error(key, origin, format!("expected a power of two from 1 to {}, got `{given}`", Shards::MOST));
         Shards::default()
-    })
-}
-
-fn duration(l: &mut ConfigLayers, key: &str, range: RangeInclusive<Duration>) -> Duration {
-    let (from, to) = (humantime::format_duration(*range.start()), humantime::format_duration(*range.end()));
-    parse(l, key, &format!("a duration from {from} to {to} such as `30s` or `5m`"), |text| {
-        humantime::parse_duration(text).ok().filter(|given| range.contains(given))
     })
 }

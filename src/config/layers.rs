@@ -1,7 +1,7 @@
 //! The layers of configuration, merged key by key with the origin of each value.
 
+use super::mask::{error_value, mask_value};
 use super::position::locate;
-use super::{ShownKey, error_value, mask_value};
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::domain::nearest::nearest;
 use crate::domain::visible::beginning;
@@ -114,6 +114,17 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
+
+/// One key as `config show --origin` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownKey {
+    /// Dotted key, e.g. `worker.slots`.
+    pub key: String,
+    /// Value in TOML syntax, credentials masked.
+    pub value: String,
+    /// Layer that set the value.
+    pub origin: SettingOrigin,
+}
 
 /// A value and the layer that set it.
 #[derive(Debug, Clone)]

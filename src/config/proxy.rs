@@ -1,6 +1,6 @@
 //! The proxy of outgoing calls: `models.proxy` and `http_client.proxy`.
 
-use super::mask_value;
+use super::mask::mask_value;
 use crate::domain::visible::check_line;
 use hyper::Uri;
 use hyper_util::client::proxy::matcher::Matcher;

@@ -28,6 +28,18 @@ pub struct PlannedCall {
     /// Sections of the context that go with the call, as the prompt showed them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scoped: Vec<ScopedSection>,
+    /// The published operation that the call runs, as the turn was offered it; absent for compiled operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<PublishedVersion>,
+}
+
+/// A published operation in one of its versions. A call that was decided on one version is never made with another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedVersion {
+    /// Catalogue path of the operation.
+    pub path: String,
+    /// Version of its publication.
+    pub version: String,
 }
 
 impl PlannedCall {
@@ -160,10 +172,11 @@ pub fn call_effect(call: &PlannedCall) -> Option<CallEffect> {
     if matches!(target, ToolTarget::Delegate(_)) {
         return Some(CallEffect::Child);
     }
-    nested_effect(target.operation()?, arguments)
+    operation_effect(&innermost_operation(target.operation()?, arguments))
 }
 
-fn nested_effect(path: &str, arguments: &Value) -> Option<CallEffect> {
+/// Returns the path of the operation that a call of `path` runs in the end, whether it exists or not.
+pub fn innermost_operation(path: &str, arguments: &Value) -> String {
     let (mut path, mut arguments) = (path.to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
         if !is_run(&path) {
@@ -172,7 +185,7 @@ fn nested_effect(path: &str, arguments: &Value) -> Option<CallEffect> {
         path = catalog_path(arguments["operation"].as_str().unwrap_or_default());
         arguments = &arguments["input"];
     }
-    operation_effect(&path)
+    path
 }
 
 /// Returns the effect elsewhere of a call of the operation at this path of the catalogue.

@@ -9,7 +9,7 @@
 
 use crate::bytes;
 use crate::lines;
-use crate::visible::is_unseen;
+use crate::visible::{beginning, is_unseen};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -20,8 +20,8 @@ use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 /// Prefix of a quoted line. No line of the venue begins with it.
 const QUOTE: &str = "> ";
 
-/// Beginnings of the venue's lines, sorted by bytes, none the beginning of another. They are folded by [`significant`],
-/// which leaves out blanks and invisible characters.
+/// Beginnings of the venue's lines, sorted by bytes, none the beginning of another. They are folded by
+/// [`significant_chars`], which leaves out blanks and invisible characters.
 static MARKERS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let written = lines::ALL.iter().map(|head| head.marker()).chain(lines::SENTENCES);
     let mut markers: Vec<String> = written.map(|text| significant_chars(text).map(|(_, c)| c).collect()).collect();
@@ -123,6 +123,11 @@ pub fn fit_name(text: &str) -> Cow<'_, str> {
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let is_bad = |c: char| is_break(c) || c.is_control();
     if text.contains(is_bad) { Cow::Owned(text.replace(is_bad, " ")) } else { Cow::Borrowed(text) }
+}
+
+/// Makes foreign text one line of characters that can be seen, of at most `bytes` bytes inside a JSON text.
+pub fn visible_line(text: &str, bytes: usize) -> String {
+    beginning(one_line(text).chars().filter(|c| !is_unseen(*c)).collect(), bytes)
 }
 
 /// Makes the name of a caller fit inside brackets, so that none of them ends early.
@@ -264,6 +269,19 @@ mod tests {
     fn check(text: &str, expected: &str) {
         assert_eq!(ForeignText::text(text).as_str(), expected, "{text:?}");
         assert_eq!(ForeignText::text(expected).as_str(), expected, "once is enough: {text:?}");
+    }
+
+    #[test]
+    fn a_visible_line_has_no_breaks_and_nothing_unseen() {
+        for (text, expected) in [
+            ("Finds issues.", "Finds issues."),
+            ("Finds\r\nissues\u{2028}\u{85}.", "Finds  issues  ."),
+            ("a\u{202e}b\u{e0041}c\u{200b}d", "abcd"),
+            ("a\u{1b}[31mb", "a [31mb"),
+        ] {
+            assert_eq!(visible_line(text, 100), expected, "{text:?}");
+        }
+        assert_eq!(visible_line(&"x".repeat(11), 10), format!("{}…", "x".repeat(7)));
     }
 
     /// `Default_Ignorable_Code_Point` of Unicode's `DerivedCoreProperties.txt`.

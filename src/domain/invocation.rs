@@ -11,6 +11,7 @@
 
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
+use crate::call::PublishedVersion;
 use crate::canonical::canonical;
 use crate::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex};
 use crate::job::{ErrorCode, JobResult};
@@ -55,6 +56,9 @@ pub struct InvokedOperation {
     /// is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once_operation: Option<String>,
+    /// The published operation that it runs, as the caller could name it; absent for compiled operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<PublishedVersion>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: UnknownFields,
@@ -109,7 +113,17 @@ pub enum InvokedStep {
 impl InvokedOperation {
     /// Makes the record of an operation that no worker has begun.
     pub fn new(job: JobId, key: EventId, asker: OperationCaller, now: Millis) -> Self {
-        Self { job, key, asker, due: now, begun: 0, taken: None, once_operation: None, kept: UnknownFields::default() }
+        Self {
+            job,
+            key,
+            asker,
+            due: now,
+            begun: 0,
+            taken: None,
+            once_operation: None,
+            published: None,
+            kept: UnknownFields::default(),
+        }
     }
 
     /// Returns the next step at `now`. `limit` is the number of workers that it may kill.
@@ -259,7 +273,8 @@ mod tests {
 
     #[test]
     fn a_record_reads_back() {
-        let taken = invoked().take(T, "w", "a", LEASE);
+        let published = Some(PublishedVersion { path: "v/ops/shop/order".into(), version: "v1".into() });
+        let taken = InvokedOperation { published, ..invoked().take(T, "w", "a", LEASE) };
         let text = serde_json::to_string(&taken).unwrap();
         assert_eq!(serde_json::from_str::<InvokedOperation>(&text).unwrap(), taken, "{text}");
     }

@@ -1,7 +1,10 @@
 //! Origin of a piece of context: what was read for it, in which version, by which capability.
 
+use crate::canonical::canonical;
+use crate::ids::sha256_hex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// One read of an owner's data. It is recorded at the read; the ledger, `why` and experiments know of reads from these
@@ -14,6 +17,9 @@ pub struct SourceRead {
     /// Version of the document that holds it; absent for data without a version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+    /// SHA-256 of a value of the tree that is kept in parts with versions of their own: of its canonical JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
     /// Operation or tool that read it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub through: String,
@@ -98,7 +104,24 @@ pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s SourceRea
 impl SourceRead {
     /// Makes a read of a path.
     pub fn new(path: impl Into<String>) -> Self {
-        Self { path: path.into(), version: None, through: String::new(), allowed: None, into: None }
+        Self { path: path.into(), version: None, hash: None, through: String::new(), allowed: None, into: None }
+    }
+}
+
+/// What tells a value that was read from the same value after a change.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ValueState {
+    /// Version of the document that holds the value; `None` if it has none, or lies in several documents.
+    pub version: Option<u64>,
+    /// Hash of a value that lies in several documents.
+    pub hash: Option<String>,
+}
+
+/// Hashes the bytes of a text, and the canonical form of any other value.
+pub fn content_hash(value: &Value) -> String {
+    match value {
+        Value::String(text) => sha256_hex(text.as_bytes()),
+        value => sha256_hex(&canonical(value)),
     }
 }
 

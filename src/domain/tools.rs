@@ -5,6 +5,7 @@ pub mod consent;
 pub mod guard;
 pub(crate) mod harness;
 mod name;
+mod offered;
 mod outline;
 mod pinned;
 pub mod unknown_names;
@@ -15,6 +16,7 @@ use self::guard::{GuardRule, Guards};
 pub use self::harness::TurnEnds;
 pub(crate) use self::name::naming_errors;
 use self::name::{missing_reason, name_error};
+use self::offered::OfferedTool;
 pub use self::outline::outline;
 pub use self::resource::ResourceTool;
 use crate::agent::AgentConfig;
@@ -28,8 +30,10 @@ use crate::scope::{Scopes, ToolContext};
 use crate::values::entities;
 use crate::values::inject::Injection;
 use crate::values::resolver::Resolver;
+use crate::visible::quote_foreign;
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Why a request can't use an operation.
@@ -59,6 +63,11 @@ pub trait OperationDirectory {
 
     /// Returns every operation once, by its own path.
     fn list_operations(&self) -> Vec<OperationInfo>;
+
+    /// Returns the versions of the published operations, by path; none where all operations are compiled.
+    fn published_versions(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
 }
 
 /// A list of operations serves as a catalogue.
@@ -72,14 +81,6 @@ impl OperationDirectory for [OperationInfo] {
     fn list_operations(&self) -> Vec<OperationInfo> {
         self.to_vec()
     }
-}
-
-/// A tool that is offered to a model.
-struct OfferedTool {
-    spec: ToolSpec,
-    target: ToolTarget,
-    injection: Injection,
-    reach: ToolContext,
 }
 
 /// Tools of an agent's turns, and those that could not be offered, with the reason.
@@ -99,6 +100,8 @@ pub struct ToolTable {
     pub guards: Guards,
     /// Tools with a note: an ambiguity of `_auto`, or a likely mistake in a binding.
     pub reports: Vec<(String, String)>,
+    /// Versions of the published operations that calls may reach, by path.
+    pub versions: BTreeMap<String, String>,
     /// Bytes of the tools in a prompt.
     pub bytes: usize,
     /// SHA-256 of the specs.
@@ -117,6 +120,8 @@ struct ToolTableBuilder<'a> {
     /// Operations whose bindings can't be kept, with the reason; no call can reach them in another way.
     unbound: Vec<(String, String)>,
     reports: Vec<(String, String)>,
+    /// Versions of the published operations, by path.
+    versions: BTreeMap<String, String>,
 }
 
 /// Resolves an agent's tools with the values of a turn: the configured ones, the default ones, those that its session
@@ -142,7 +147,8 @@ pub fn resolve_with(
 ) -> ToolTable {
     let entities = config.entities(&values.tiers.session);
     let (names, offered, refused, unbound, reports) = Default::default();
-    let mut table = ToolTableBuilder { config, values, entities, names, offered, refused, unbound, reports };
+    let versions = catalog.published_versions();
+    let mut table = ToolTableBuilder { config, values, entities, names, offered, refused, unbound, reports, versions };
     for entry in &config.tools {
         if matches!(entry, ToolEntry::Path(name) if HARNESS_TOOLS.contains(&name.as_str())) {
             continue;
@@ -175,9 +181,10 @@ pub fn resolve_with(
     }
     for path in found {
         let Some(found) = catalog.find(path) else { continue };
-        match table.unbound.iter().find(|(unbound, _)| *unbound == found.path) {
+        let unbound = table.unbound.iter().find(|(unbound, _)| *unbound == found.path);
+        match unbound.map(|(_, reason)| reason.clone()).or_else(|| table.foreign_binding(&found)) {
             None => table.offer(&found, &NamedTool::default()),
-            Some((_, reason)) => table.refused.push((found.requested_path.clone(), reason.clone())),
+            Some(reason) => table.refused.push((found.requested_path.clone(), reason)),
         }
     }
     // An operation that is offered as a tool for these entities is bound like that tool.
@@ -200,7 +207,26 @@ impl ToolTableBuilder<'_> {
             injections.push(injection);
             reaches.push(reach);
         }
-        ToolTable { injections, reaches, guards, reports: self.reports, ..ToolTable::new(specs, targets, self.refused) }
+        let (reports, versions) = (self.reports, self.versions);
+        ToolTable { injections, reaches, guards, reports, versions, ..ToolTable::new(specs, targets, self.refused) }
+    }
+
+    /// Returns why a published operation that no tool of the configuration names is closed; `None` if it isn't. Others
+    /// write its schema: by the name of an argument they could have a value that is bound for all tools.
+    fn foreign_binding(&self, found: &OperationInfo) -> Option<String> {
+        if !self.versions.contains_key(&found.path) {
+            return None;
+        }
+        let bindings = &self.config.tool_arg_injection;
+        let names = binding_names(self.config, None, found);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let Injection { values, unresolved, defaults, .. } =
+            bindings.plan(&names, &found.input, self.values).ok()?.injection;
+        let unresolved = unresolved.iter().map(|unresolved| &unresolved.argument);
+        let mut filled = values.keys().chain(defaults.keys()).chain(unresolved);
+        let foreign = filled.find(|argument| !bindings.binds(&names, argument))?;
+        let argument = quote_foreign(foreign);
+        Some(format!("its argument `{argument}` is bound for all tools, and `tools` of the agent don't name it"))
     }
 
     /// Whether the request is about other entities than those of an operation.
@@ -239,6 +265,9 @@ impl ToolTableBuilder<'_> {
         }
         if let Some((_, reason)) = self.unbound.iter().find(|(path, _)| *path == found.path) {
             return GuardRule::Refuse(reason.clone());
+        }
+        if let Some(reason) = self.foreign_binding(found) {
+            return GuardRule::Refuse(reason);
         }
         let names = binding_names(self.config, None, found);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -368,6 +397,7 @@ impl ToolTable {
             targets,
             refused,
             reports: Vec::new(),
+            versions: BTreeMap::new(),
         }
     }
 
@@ -405,13 +435,13 @@ impl ToolTable {
         if instances.is_empty() || !self.reaches.iter().any(|reach| reach.instanced) {
             return self;
         }
-        let Self { specs, targets, refused, injections, reaches, guards, reports, bytes: _, hash: _ } = self;
+        let Self { specs, targets, refused, injections, reaches, guards, reports, versions, bytes: _, hash: _ } = self;
         let extended = specs.iter().zip(&reaches).map(|(spec, reach)| {
             let schema = reach.extend_instances(spec.schema.clone(), instances);
             ToolSpec { schema, ..spec.clone() }
         });
         let specs = extended.collect();
-        Self { injections, reaches, guards, reports, ..Self::new(specs, targets, refused) }
+        Self { injections, reaches, guards, reports, versions, ..Self::new(specs, targets, refused) }
     }
 
     /// Returns the tools of a job without an agent of its own: only those that end it.

@@ -7,21 +7,25 @@ use super::problem::Problem;
 use super::runs::operate;
 use crate::domain::agent::{AgentConfig, addresses, schema};
 use crate::domain::authority::ResourcePath;
+use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::{Job, JobResult};
 use crate::domain::message::InboundKind;
 use crate::domain::seal::SubmissionAddress;
-use crate::ingress::{self, Arrival, SubmitReceipt};
+use crate::domain::visible::quote_foreign;
 use crate::venue::agents::keys_needed;
 use crate::venue::agents::{self, ApplyOutcome};
-use crate::view::agent::{AppliedAgentView, ReceiptView};
+use crate::venue::ingress::{self, Arrival, SubmitReceipt};
+use crate::view::agent::{AppliedAgentView, CreatedAgentView, ReceiptView};
 use crate::view::job::{IgnoredView, error_code_name};
+use crate::view::request::AgentListRequest;
 use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 fn agent_id(text: &str) -> Result<AgentId, Problem> {
     AgentId::new(text).map_err(Problem::bad_request)
@@ -29,21 +33,30 @@ fn agent_id(text: &str) -> Result<AgentId, Problem> {
 
 /// `GET agents`: lists agents; terminated ones only with `includeTerminated=true`.
 pub(super) async fn list(State(api): State<Api>, who: RequestCaller, asked: QueryParams) -> Result<Response, Problem> {
-    let all = asked.flag("includeTerminated")?;
-    let mut page = json!({"includeTerminated": all});
-    if let Some(limit) = asked.number("limit")? {
-        page["limit"] = limit.max(1).into();
-    }
-    if let Some(after) = asked.text("after") {
-        page["after"] = after.into();
-    }
-    let output = operate(&api, &who, "v/ops/agent/list", page).await?;
+    let request = AgentListRequest {
+        include_terminated: Some(asked.flag("includeTerminated")?),
+        limit: asked.number("limit")?.map(|limit| limit.max(1)),
+        after: asked.text("after"),
+    };
+    let output = operate(&api, &who, "v/ops/agent/list", to_json(&request)).await?;
     Ok(axum::Json(output.value).into_response())
 }
 
 /// `GET agent-schema`: returns the JSON Schema of agent files.
 pub(super) async fn agent_schema() -> Response {
     ([(header::CONTENT_TYPE, "application/schema+json")], schema::TEXT).into_response()
+}
+
+/// Arguments of `v/ops/agent/session-read`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadSessionRequest {
+    agent_id: String,
+    session_id: String,
+    /// Number of the turn before the first one of the page.
+    after: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
 }
 
 /// `GET agents/{id}/sessions/{session}`: returns the transcript, turn by turn.
@@ -53,16 +66,84 @@ pub(super) async fn session(
     Path((id, session)): Path<(String, String)>,
     asked: QueryParams,
 ) -> Result<Response, Problem> {
-    let mut arguments = json!({"agentId": id, "sessionId": session, "after": asked.number("after")?.unwrap_or(0)});
-    if let Some(limit) = asked.number("limit")? {
-        arguments["limit"] = limit.into();
-    }
-    let output = operate(&api, &who, "v/ops/agent/session-read", arguments).await?;
+    let request = ReadSessionRequest {
+        agent_id: id,
+        session_id: session,
+        after: asked.number("after")?.unwrap_or(0),
+        limit: asked.number("limit")?,
+    };
+    let output = operate(&api, &who, "v/ops/agent/session-read", to_json(&request)).await?;
     Ok(axum::Json(output.value).into_response())
 }
 
-/// `PUT agents/{id}`: replaces the configuration of an agent, or creates it. `strict`, in the query or beside the
-/// configuration's keys, refuses names that the venue doesn't know.
+/// Keys of a body that names stored configurations, as arguments of `v/ops/agent/create`.
+const LAYER_KEYS: [&str; 3] = ["config", "definition", "state"];
+
+/// Arguments of `v/ops/agent/create` for an agent that is replaced if it exists.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplaceAgentRequest<'a> {
+    agent_id: &'a AgentId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definition: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<Value>,
+    overwrite: bool,
+    strict: bool,
+}
+
+/// Whether a body is no configuration, but the name of a stored one, a list of layers, or a map with one of these.
+fn names_layers(body: &Value) -> bool {
+    match body {
+        Value::String(_) | Value::Array(_) => true,
+        Value::Object(map) => map.contains_key("config") || map.contains_key("definition"),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Applies the layers of a body by the operation that reads stored ones.
+async fn apply_layers(
+    api: &Api,
+    who: &RequestCaller,
+    agent_id: AgentId,
+    body: Value,
+    strict: bool,
+) -> Result<Response, Problem> {
+    let mut given = match body {
+        Value::Object(map) => map,
+        layers => Map::from_iter([("config".to_owned(), layers)]),
+    };
+    if let Some(key) = given.keys().find(|key| !LAYER_KEYS.contains(&key.as_str())) {
+        let key = quote_foreign(key);
+        let text =
+            format!("`{key}`: beside `config` and `definition` only `state` counts; put other keys into `config`");
+        return Err(Problem::bad_request(text));
+    }
+    let [config, definition, state] = LAYER_KEYS.map(|key| given.shift_remove(key));
+    let request = ReplaceAgentRequest { agent_id: &agent_id, config, definition, state, overwrite: true, strict };
+    let output = operate(api, who, "v/ops/agent/create", to_json(&request)).await?;
+    let made: CreatedAgentView =
+        decode::into_type(output.value).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))?;
+    let (status, result) = match (made.created, made.updated) {
+        (true, _) => (StatusCode::CREATED, "created"),
+        (false, true) => (StatusCode::OK, "updated"),
+        (false, false) => (StatusCode::OK, "unchanged"),
+    };
+    let applied = AppliedAgentView {
+        agent_id,
+        result: result.to_owned(),
+        status: made.status,
+        config_version: made.config_version,
+        warnings: made.warnings,
+    };
+    Ok((status, axum::Json(to_json(&applied))).into_response())
+}
+
+/// `PUT agents/{id}`: replaces the configuration of an agent, or creates it. The body is a configuration, or names stored
+/// ones as `v/ops/agent/create` does. `strict`, in the query or beside the configuration's keys, refuses names that the
+/// venue doesn't know.
 pub(super) async fn apply(
     State(api): State<Api>,
     who: RequestCaller,
@@ -72,13 +153,16 @@ pub(super) async fn apply(
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
+    if names_layers(&body) {
+        return apply_layers(&api, &who, id, body, strict).await;
+    }
     addresses::localise(Some(who.owner()), &mut body).map_err(|error| Problem::forbidden(error.to_string()))?;
     let config = AgentConfig::parse(&body).map_err(Problem::invalid_data)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
     let warnings = agents::config_warnings::check(&api.venue, who.owner(), &config, strict);
     let mut warnings = warnings.map_err(Problem::bad_request)?;
     warnings.extend(agents::config_warnings::missing_keys(&api.venue, who.owner(), &config).await?);
-    for need in keys_needed(&json!(config)) {
+    for need in keys_needed(&to_json(&config)) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| Problem::forbidden(denied.model_text("applying an agent with `model.key`")))?;
     }

@@ -5,11 +5,13 @@ use super::extract::{JsonBody, RequestCaller};
 use super::problem::Problem;
 use super::runs::operate;
 use crate::domain::decode;
+use crate::view::request::{AnswerRequest, ApproveRequest, RejectRequest};
+use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// `POST approvals/{id}` with `{"approve": {…}}`, `{"reject": {…}}` or `{"answers": {…}}`, and optionally the `digest`
 /// of
@@ -20,8 +22,7 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let (verb, mut arguments) = arguments(&body)?;
-    arguments["id"] = id.into();
+    let (verb, arguments) = arguments(&id, &body)?;
     let output = operate(&api, &who, &format!("v/ops/approval/{verb}"), arguments).await?;
     Ok(axum::Json(output.value).into_response())
 }
@@ -42,61 +43,60 @@ pub(super) struct Answer {
     digest: Option<String>,
 }
 
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Approve {
     /// In the place of those that are shown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<Map<String, Value>>,
     /// Only these of its sections.
-    #[serde(skip_serializing_if = "Option::is_none")]
     scopes: Option<Vec<String>>,
 }
 
-#[derive(Serialize, Deserialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Reject {
-    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
 }
 
-fn arguments(body: &Value) -> Result<(&'static str, Value), Problem> {
+/// Returns the operation `v/ops/approval/…` that a body asks for, and its arguments.
+fn arguments(id: &str, body: &Value) -> Result<(&'static str, Value), Problem> {
     let expected = "expected a body `{\"approve\": {}}`, `{\"reject\": {}}` or `{\"answers\": {…}}`";
     let given: Answer = decode::typed_with_hint(body)
         .map_err(|error| Problem::bad_request(format!("{expected}, perhaps with a `digest`: {error}")))?;
-    let (verb, mut arguments) = match (given.approve, given.reject, given.answers) {
-        (Some(approve), None, None) => ("approve", json!(approve)),
-        (None, Some(reject), None) => ("reject", json!(reject)),
-        (None, None, Some(answers)) => ("answer", json!({"answers": answers})),
-        _ => return Err(Problem::bad_request(expected)),
-    };
-    if let Some(digest) = given.digest {
-        arguments["digest"] = digest.into();
+    let digest = given.digest;
+    match (given.approve, given.reject, given.answers) {
+        (Some(Approve { arguments, scopes }), None, None) => {
+            let arguments = arguments.map(Value::Object);
+            Ok(("approve", to_json(&ApproveRequest { id, arguments, scopes, digest })))
+        }
+        (None, Some(Reject { reason }), None) => Ok(("reject", to_json(&RejectRequest { id, reason, digest }))),
+        (None, None, Some(answers)) => Ok(("answer", to_json(&AnswerRequest { id, answers, digest }))),
+        _ => Err(Problem::bad_request(expected)),
     }
-    Ok((verb, arguments))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_body_is_one_answer_and_perhaps_a_digest() {
         for (body, expected) in [
-            (json!({"approve": {}}), Ok(("approve", json!({})))),
+            (json!({"approve": {}}), Ok(("approve", json!({"id": "i"})))),
             (
                 json!({"approve": {"arguments": {"n": 1}}, "digest": "d"}),
-                Ok(("approve", json!({"arguments": {"n": 1}, "digest": "d"}))),
+                Ok(("approve", json!({"id": "i", "arguments": {"n": 1}, "digest": "d"}))),
             ),
-            (json!({"reject": {"reason": "no"}}), Ok(("reject", json!({"reason": "no"})))),
-            (json!({"answers": {"a": true}}), Ok(("answer", json!({"answers": {"a": true}})))),
+            (json!({"reject": {"reason": "no"}}), Ok(("reject", json!({"id": "i", "reason": "no"})))),
+            (json!({"answers": {"a": true}}), Ok(("answer", json!({"id": "i", "answers": {"a": true}})))),
             (json!({"approve": {}, "reject": {}}), Err(())),
             (json!({"aprove": {}}), Err(())),
             (json!({"approve": {"argments": {}}}), Err(())),
             (json!([]), Err(())),
             (json!({}), Err(())),
         ] {
-            let found = arguments(&body).map_err(|problem| assert!(problem.detail.contains("expected a body")));
+            let found = arguments("i", &body).map_err(|problem| assert!(problem.detail.contains("expected a body")));
             assert_eq!(found, expected, "{body}");
         }
     }

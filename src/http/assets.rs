@@ -11,10 +11,13 @@ use crate::domain::lattice::Namespace;
 use crate::ops::asset::asset_id;
 use crate::venue::assets;
 use crate::venue::operation::OpError;
+use crate::view::request::IdRequest;
+use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 /// End of a path that names the content instead of the metadata.
 const CONTENT: &str = "/content";
@@ -22,17 +25,34 @@ const CONTENT: &str = "/content";
 /// Keys of a body that `v/ops/asset/store` accepts unchanged.
 const STORE_KEYS: [&str; 4] = ["content", "contentText", "contentBase64", "metadata"];
 
+/// Arguments of `v/ops/asset/list`.
+#[derive(Serialize)]
+struct ListAssetsRequest<'a> {
+    offset: u64,
+    limit: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    /// Value of the key `type` in the metadata.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    metadata_type: Option<&'a str>,
+}
+
+/// Arguments of `v/ops/asset/store` for an asset without content.
+#[derive(Serialize)]
+struct StoreMetadataRequest {
+    metadata: Map<String, Value>,
+}
+
 /// `GET assets`: a page of hashes, or of metadata with `details=true`. `kind` is `operation` or `data`, as in Covia's
 /// API.
 pub(super) async fn list(State(api): State<Api>, who: RequestCaller, asked: QueryParams) -> Result<Response, Problem> {
-    let (offset, limit) = (asked.number("offset")?.unwrap_or(0), asked.number("limit")?.unwrap_or(1_000));
-    let mut input = json!({"offset": offset, "limit": limit});
-    for key in ["kind", "type"] {
-        if let Some(wanted) = asked.text(key) {
-            input[key] = wanted.into();
-        }
-    }
-    let mut output = operate(&api, &who, "v/ops/asset/list", input).await?;
+    let request = ListAssetsRequest {
+        offset: asked.number("offset")?.unwrap_or(0),
+        limit: asked.number("limit")?.unwrap_or(1_000),
+        kind: asked.text("kind"),
+        metadata_type: asked.text("type"),
+    };
+    let mut output = operate(&api, &who, "v/ops/asset/list", to_json(&request)).await?;
     if !asked.flag("details")? {
         for item in output.value["items"].as_array_mut().into_iter().flatten() {
             *item = item["hash"].take();
@@ -51,7 +71,7 @@ pub(super) async fn store(
     let is_metadata =
         |body: &Map<String, Value>| !body.is_empty() && !STORE_KEYS.iter().any(|key| body.contains_key(*key));
     let body = match body {
-        Value::Object(metadata) if is_metadata(&metadata) => json!({"metadata": metadata}),
+        Value::Object(metadata) if is_metadata(&metadata) => to_json(&StoreMetadataRequest { metadata }),
         body => body,
     };
     let output = operate(&api, &who, "v/ops/asset/store", body).await?;
@@ -69,7 +89,7 @@ pub(super) async fn get(
         return content(&api, &who, &asset_id(id)?).await;
     }
     let id = asset_id(&path)?;
-    let mut output = operate(&api, &who, "v/ops/asset/get", json!({"id": id.as_str()})).await?;
+    let mut output = operate(&api, &who, "v/ops/asset/get", to_json(&IdRequest { id: id.as_str() })).await?;
     if output.value["exists"] == false {
         return Err(missing_asset(&id));
     }

@@ -1,9 +1,10 @@
 //! Description of the venue: status and operations.
 
 use super::Api;
+use super::extract::RequestCaller;
 use super::problem::Problem;
 use crate::venue::operation::dispatch::find_operation;
-use crate::venue::operation::{Effect, RegisteredOperation};
+use crate::venue::operation::{CatalogView, Effect, RegisteredOperation};
 use crate::venue::tree::virtuals::describe;
 use crate::view::catalog::{OperationNodeView, OperationView};
 use crate::view::identity::{AccessView, DidView, VenueStatsView, VenueStatusView};
@@ -29,7 +30,7 @@ pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result
         url: api.options.url.clone(),
         did: api.did(),
         access,
-        stats: VenueStatsView { operations: venue.catalog.operations().count() },
+        stats: VenueStatsView { operations: venue.catalog.compiled_view().operations().count() },
     };
     Ok(axum::Json(to_json(&shown)).into_response())
 }
@@ -56,7 +57,7 @@ pub(super) async fn did_document(State(api): State<Api>) -> Response {
 fn info(path: &str, found: &RegisteredOperation) -> OperationView {
     OperationView {
         name: path.to_owned(),
-        asset: found.spec.path.to_owned(),
+        asset: found.spec.path.to_string(),
         description: found.spec.description.clone(),
         input: found.spec.input.clone(),
         read_only: found.spec.effect == Effect::Read,
@@ -64,28 +65,27 @@ fn info(path: &str, found: &RegisteredOperation) -> OperationView {
 }
 
 /// Iterates over every operation under its path, then over every alias.
-fn operations_and_aliases(api: &Api) -> impl Iterator<Item = (&'static str, &RegisteredOperation)> {
-    let catalog = &api.venue.catalog;
-    let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
-    catalog.operations().map(|found| (found.spec.path, found)).chain(aliases)
+fn operations_and_aliases(catalog: &CatalogView) -> impl Iterator<Item = (&str, &RegisteredOperation)> {
+    let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, &**catalog.resolve(alias)?)));
+    catalog.operations().map(|found| (&*found.spec.path, &**found)).chain(aliases)
 }
 
 /// `GET operations`: lists operations and aliases.
-pub(super) async fn operations(State(api): State<Api>) -> Response {
-    let all: Vec<_> = operations_and_aliases(&api).map(|(path, found)| info(path, found)).collect();
+pub(super) async fn operations(who: RequestCaller) -> Response {
+    let all: Vec<_> = operations_and_aliases(&who.catalog).map(|(path, found)| info(path, found)).collect();
     axum::Json(to_json(&all)).into_response()
 }
 
 /// `GET operations/{name}`: describes one operation.
-pub(super) async fn operation(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
-    let found = find_operation(&api.venue.catalog, &name)?;
+pub(super) async fn operation(who: RequestCaller, Path(name): Path<String>) -> Result<Response, Problem> {
+    let found = find_operation(&who.catalog, &name)?;
     Ok(axum::Json(to_json(&info(&name, found))).into_response())
 }
 
 /// `GET adapters/{name}/operations`: returns the metadata of a group's operations, by path.
-pub(super) async fn adapter(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn adapter(who: RequestCaller, Path(name): Path<String>) -> Result<Response, Problem> {
     let prefix = format!("v/ops/{name}/");
-    let group: BTreeMap<String, OperationNodeView> = operations_and_aliases(&api)
+    let group: BTreeMap<String, OperationNodeView> = operations_and_aliases(&who.catalog)
         .filter(|(path, _)| path.starts_with(&prefix))
         .map(|(path, found)| (path.to_owned(), describe(path, found)))
         .collect();

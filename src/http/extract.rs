@@ -16,7 +16,7 @@ use crate::domain::visible::quote_foreign;
 use crate::venue::auth::Auth;
 use crate::venue::auth::caller::AuthenticatedCaller;
 use crate::venue::is_reserved;
-use crate::venue::operation::Caller;
+use crate::venue::operation::{Caller, CatalogView};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
@@ -41,6 +41,8 @@ pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
 /// The caller of a request, and the headers that go with it.
 pub(super) struct RequestCaller {
     pub(super) caller: Caller,
+    /// The operations that the request may name.
+    pub(super) catalog: CatalogView,
     /// The caller may set values of claims that its token has.
     pub(super) may_override: bool,
     /// Idempotency key of a submission.
@@ -58,7 +60,7 @@ impl RequestCaller {
         &self.caller.owner
     }
 
-    fn from_headers(headers: &HeaderMap, known: AuthenticatedCaller) -> Result<Self, Problem> {
+    fn from_headers(headers: &HeaderMap, known: AuthenticatedCaller, catalog: CatalogView) -> Result<Self, Problem> {
         let key = match single_header(headers, KEY_HEADER)? {
             None => None,
             Some(text) => {
@@ -70,7 +72,7 @@ impl RequestCaller {
         };
         let AuthenticatedCaller { caller, may_override, token_owner } = known;
         let task = single_header(headers, TASK_HEADER)?.map(str::to_owned);
-        Ok(Self { caller, may_override, key, token_owner, task, memory: None })
+        Ok(Self { caller, catalog, may_override, key, token_owner, task, memory: None })
     }
 
     /// Frees the memory of a request whose body was handed on, while it waits.
@@ -142,7 +144,8 @@ impl FromRequestParts<Api> for RequestCaller {
             None => api.identify(&parts.headers)?,
         };
         let load = parts.extensions.get::<Arc<MemoryCharge>>().cloned();
-        Ok(Self { memory: load, ..Self::from_headers(&parts.headers, known)? })
+        let catalog = api.venue.catalog_view(&known.caller.owner);
+        Ok(Self { memory: load, ..Self::from_headers(&parts.headers, known, catalog)? })
     }
 }
 
@@ -188,7 +191,7 @@ async fn body_value(
 ) -> Result<Value, Problem> {
     let needed = request.extensions().get().is_some_and(|admits: &RouteRules| admits.body == BodyRule::Required);
     let RawBody(bytes) = RawBody::from_request(request, api).await?;
-    let value = if bytes.is_empty() { Ok(Value::Null) } else { read(&bytes) };
+    let value = if decode::without_mark(&bytes).is_empty() { Ok(Value::Null) } else { read(&bytes) };
     if needed && value == Ok(Value::Null) {
         return Err(Problem::bad_request("expected a JSON body; `GET /api/v1/openapi.json` describes it"));
     }
@@ -337,6 +340,7 @@ pub(super) fn wait(value: &Value) -> Result<Duration, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::venue::operation::Catalog;
     use serde_json::json;
 
     fn identify(entries: &[(&'static str, &'static str)]) -> Result<RequestCaller, String> {
@@ -346,7 +350,7 @@ mod tests {
         }
         let known = identify_caller(&Auth::none(), Millis(0), &headers);
         known
-            .and_then(|known| RequestCaller::from_headers(&headers, known))
+            .and_then(|known| RequestCaller::from_headers(&headers, known, Catalog::default().compiled_view()))
             .map_err(|p| format!("{} {}", p.status.as_u16(), p.detail))
     }
 

@@ -9,19 +9,20 @@ use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::JobVisibility;
-use crate::upkeep::retention::{self, DeletionOutcome};
 use crate::venue::job_view;
 use crate::venue::jobs::list::{self, Cursor, JobListFilter};
 use crate::venue::jobs::{self, CancelOutcome, waiting_message};
+use crate::venue::upkeep::retention::{self, DeletionOutcome};
 use crate::view::job::JobView;
 use crate::view::job_list::JobListPage;
+use crate::view::request::JobMessageRequest;
 use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::time::Duration;
 
 /// Jobs of one page of a filtered list without `limit`.
@@ -286,7 +287,7 @@ pub(super) async fn message(
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let arguments = json!({"id": job_id(&id)?, "message": body});
+    let arguments = to_json(&JobMessageRequest { id: &job_id(&id)?, message: body });
     let output = operate(&api, &who, "v/ops/job/message", arguments).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(output.value)).into_response())
 }

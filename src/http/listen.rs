@@ -143,8 +143,8 @@ async fn serve_connection(
     }
 }
 
-/// Configures HTTP/1.1. [`Seat`] limits the times of headers, because it tells an idle connection from one that has
-/// begun a header.
+/// Configures HTTP/1.1. [`ConnectionHandle`] limits the times of headers, because it tells an idle connection from one
+/// that has begun a header.
 fn http() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.header_read_timeout(None).max_buf_size(HTTP_HEADER_BYTES);

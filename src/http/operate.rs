@@ -6,6 +6,7 @@ use super::extract::{Json5Body, JsonBody, QueryParams, RequestCaller, wait};
 use super::jobs::{created_response, unknown_job, wait_for};
 use super::problem::Problem;
 use super::runs::{begin_call, operate, operate_unlisted};
+use crate::domain::call::PublishedVersion;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject};
 use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
@@ -13,8 +14,8 @@ use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
 use crate::domain::priority::Priority;
-use crate::ingress;
 use crate::ops::agent::task::is_of_task;
+use crate::venue::ingress;
 use crate::venue::jobs;
 use crate::venue::operation::dispatch::{find_operation, hide, permit_call};
 use crate::venue::operation::pin::PinReader;
@@ -29,7 +30,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ async fn resolve_pins(
 ) -> Result<(), OpError> {
     let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
     let authority = &who.caller.authority;
-    let pins = PinReader { venue: &api.venue, owner: who.owner(), authority, workspace: &workspace };
+    let pins =
+        PinReader { venue: &api.venue, catalog: &who.catalog, owner: who.owner(), authority, workspace: &workspace };
     *operation = pins.resolve_pin(operation, input).await?;
     pins.resolve_inner(operation, input).await.map(drop)
 }
@@ -108,19 +110,19 @@ pub(super) async fn run(
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
     let mut order: Run = order(&body)?;
     resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;
-    let found = find_operation(&api.venue.catalog, &order.operation)?;
-    if order.private && found.spec.path == REQUEST {
+    let found = find_operation(&who.catalog, &order.operation)?;
+    if order.private && *found.spec.path == *REQUEST {
         return Err(Problem::bad_request("a request to an agent can't be `private`: its job is always recorded"));
     }
-    if let (Some(task), true) = (&who.task, is_of_task(found.spec.path)) {
+    if let (Some(task), true) = (&who.task, is_of_task(&found.spec.path)) {
         if order.input.is_null() {
-            order.input = json!({});
+            order.input = Map::new().into();
         }
         if let Some(input) = order.input.as_object_mut().filter(|input| !input.contains_key("taskId")) {
             input.insert("taskId".into(), task.as_str().into());
         }
     }
-    let output = operate(&api, &who, found.spec.path, order.input).await?;
+    let output = operate(&api, &who, &found.spec.path, order.input).await?;
     Ok(axum::Json(output.value).into_response())
 }
 
@@ -141,17 +143,18 @@ pub(super) async fn invoke(
     if order.private {
         return Err(Problem::bad_request("a job can't be `private`: use `run`"));
     }
-    let path = find_operation(&api.venue.catalog, &order.operation)?.spec.path;
+    let path: &str = &find_operation(&who.catalog, &order.operation)?.spec.path;
     if path == REQUEST {
         return request(&api, &who, order.input, wait.unwrap_or_default()).await;
     }
     // Checked before an earlier run is mentioned: only callers who may run the operation may know of it.
-    let is_quick = {
-        let call = permit_call(&api.venue, &who.caller, path, path, order.input.clone()).await?;
-        call.found.spec.effect == Effect::Read && call.parsed.destination().is_none()
+    let (is_quick, published) = {
+        let call = permit_call(&api.venue, &who.catalog, &who.caller, path, path, order.input.clone()).await?;
+        let is_quick = call.found.spec.effect == Effect::Read && call.parsed.destination().is_none();
+        (is_quick, call.found.published_version())
     };
     let mut shown = order.input.clone();
-    hide(&api.venue.catalog, path, &mut shown);
+    hide(&who.catalog, path, &mut shown);
     let is_hidden = shown != order.input;
     let hidden = is_hidden.then(|| rules::input_mark(&api.venue.key, who.owner(), path, &order.input));
     let (head, key) = head(&api, &who, path, shown, hidden);
@@ -182,7 +185,7 @@ pub(super) async fn invoke(
             end_call(begun).await;
             return Err(refused);
         }
-        None => admit_operation(&api, &who, &head, key).await?,
+        None => admit_operation(&api, &who, &head, key, published).await?,
     };
     end_call(begun).await;
     if is_new {
@@ -283,11 +286,17 @@ fn ended_job(api: &Api, head: JobHead, ran: Result<OpOutput, OpError>) -> Result
 }
 
 /// Creates the job of an operation that a worker runs. Returns `false` if a job of that id exists.
-async fn admit_operation(api: &Api, who: &RequestCaller, head: &JobHead, key: EventId) -> Result<bool, Problem> {
+async fn admit_operation(
+    api: &Api,
+    who: &RequestCaller,
+    head: &JobHead,
+    key: EventId,
+    published: Option<PublishedVersion>,
+) -> Result<bool, Problem> {
     let Caller { name, authority, operator, envelope, principal, owner } = who.caller.clone();
     let asker =
         OperationCaller { name, operator, authority, envelope, principal, token_owner: who.token_owner.clone() };
-    let invoked = InvokedOperation::new(head.id.clone(), key, asker, head.created);
+    let invoked = InvokedOperation { published, ..InvokedOperation::new(head.id.clone(), key, asker, head.created) };
     match operation_jobs::admit(&api.venue, &owner, head, &invoked).await? {
         InvokedAdmission::Done => Ok(true),
         InvokedAdmission::Known => Ok(false),
@@ -321,15 +330,16 @@ pub(super) async fn values(
     if !VALUES.contains(&name.as_str()) {
         return Err(Problem::not_found(format!("no `values/{name}`, expected one of {}", VALUES.join(", "))));
     }
-    let found = find_operation(&api.venue.catalog, &format!("v/ops/lattice/{name}"))?;
+    let found = find_operation(&who.catalog, &format!("v/ops/lattice/{name}"))?;
     let arguments = asked.arguments(&found.spec.input)?;
-    let output = operate(&api, &who, found.spec.path, arguments).await?;
+    let output = operate(&api, &who, &found.spec.path, arguments).await?;
     Ok(axum::Json(output.value).into_response())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn an_order_names_its_operation_and_nothing_unknown() {

@@ -41,7 +41,7 @@ pub(super) async fn operate_unlisted(
     if !HEAVY_GROUPS.iter().any(|group| path.starts_with(group)) {
         who.release_read_memory();
     }
-    operation_jobs::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
+    operation_jobs::operate(&api.venue, &who.catalog, &who.caller, who.key.clone(), path, input).await
 }
 
 /// Records the begin of an operation that must not be repeated, if the caller may run it; `job` will record its end.
@@ -53,14 +53,14 @@ pub(super) async fn begin_call(
     job: Option<&JobId>,
 ) -> Result<Option<RequestCall>, OpError> {
     let is_once = |effect| matches!(effect, Effect::Once);
-    if !is_once(find_operation(&api.venue.catalog, path)?.spec.effect) {
+    if !is_once(find_operation(&who.catalog, path)?.spec.effect) {
         return Ok(None);
     }
-    let call = permit_call(&api.venue, &who.caller, path, path, input.clone()).await?;
+    let call = permit_call(&api.venue, &who.catalog, &who.caller, path, path, input.clone()).await?;
     if !is_once(call.found.spec.effect) {
         return Ok(None);
     }
-    Ok(Some(RequestCall::begin(&api.venue, &who.caller, call.found.spec.path, job).await?))
+    Ok(Some(RequestCall::begin(&api.venue, &who.caller, &call.found.spec.path, job).await?))
 }
 
 /// The operation that a route runs.
@@ -87,7 +87,7 @@ pub(super) async fn run(
             return Err(Problem::bad_request("expected a JSON object as the body, or none"));
         }
     };
-    let schema = &find_operation(&api.venue.catalog, operation)?.spec.input;
+    let schema = &find_operation(&who.catalog, operation)?.spec.input;
     if let Value::Object(mut asked) = asked.arguments(schema)? {
         // A flag is set if the query or the body sets it; `false` counts as absent.
         asked.retain(|name, value| *value != false || !arguments.contains_key(name));

@@ -7,11 +7,13 @@ use super::runs::operate;
 use crate::domain::decode;
 use crate::venue::operation::OpOutput;
 use crate::view::secret::{SecretDeletedView, SecretNamesView, SecretsView};
+use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// `GET secrets`: returns `{items: [name]}`.
 pub(super) async fn list(State(api): State<Api>, who: RequestCaller) -> Result<Response, Problem> {
@@ -43,13 +45,19 @@ pub(super) async fn store(
     Ok(axum::Json(output.value).into_response())
 }
 
+/// Arguments of `v/ops/secret/delete`.
+#[derive(Serialize)]
+struct DeleteSecretRequest<'a> {
+    name: &'a str,
+}
+
 /// `DELETE secrets/{name}`: deletes a secret.
 pub(super) async fn delete(
     State(api): State<Api>,
     who: RequestCaller,
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
-    let output = operate(&api, &who, "v/ops/secret/delete", json!({"name": name})).await?;
+    let output = operate(&api, &who, "v/ops/secret/delete", to_json(&DeleteSecretRequest { name: &name })).await?;
     let answer: SecretDeletedView = read_output(output)?;
     if !answer.deleted {
         return Err(Problem::not_found(format!("no secret `{name}`")));

@@ -292,7 +292,9 @@ async fn last_place(api: &Api, job: &JobId) -> Option<u64> {
 /// Makes the event of a piece: text or progress.
 fn text_event(piece: &LivePiece) -> Event {
     let said = serde_json::from_slice::<Value>(&piece.body).unwrap_or_default();
-    let (name, data) = if let Some(progress) = said.get("progress") { ("progress", progress.clone()) } else {
+    let (name, data) = if let Some(progress) = said.get("progress") {
+        ("progress", progress.clone())
+    } else {
         let text = said["text"].as_str().unwrap_or_default().to_owned();
         ("token", to_json(&LiveTextView { text }))
     };

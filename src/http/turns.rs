@@ -21,7 +21,6 @@ use crate::view::ledger::{
 use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use std::sync::Arc;
 
 /// Turns of a list by default, and at most.
 const LIST_LIMITS: (usize, usize) = (50, 1_000);
@@ -149,9 +148,9 @@ pub(super) async fn replay(
     experiment.check().map_err(Problem::bad_request)?;
     let (session, past) = load_turn(&api, &who, &id, &session, turn).await?;
     let facts = turn_facts(&api, &who, &session, &past, &experiment).await?;
-    let (venue, reader) = (Arc::clone(&api.venue), who.caller.reading_authority().into_owned());
+    let reader = who.caller.reading_authority().into_owned();
     // On a blocking thread: it searches the whole prompt for each path.
-    let work = move || show::replay(&session, &past, &reader, &experiment, &facts, &venue.catalog);
+    let work = move || show::replay(&session, &past, &reader, &experiment, &facts, &who.catalog);
     let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
     match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
         Ok(replayed) => Ok(axum::Json(to_json(&replayed)).into_response()),

@@ -23,6 +23,21 @@ pub struct TrialFinding {
     pub works: Option<bool>,
     /// What the calls have shown.
     pub detail: String,
+    /// Whether the provider did not answer, so that nothing is known of the feature.
+    pub is_unavailable: bool,
+}
+
+impl TrialFinding {
+    const fn new(feature: &'static str, works: Option<bool>, detail: String) -> Self {
+        Self { feature, works, detail, is_unavailable: false }
+    }
+
+    /// Makes the finding of a call that failed.
+    fn from_error(feature: &'static str, error: &ModelError) -> Self {
+        let is_unavailable = matches!(error, ModelError::Transient { .. });
+        let works = if is_unavailable { None } else { Some(false) };
+        Self { feature, works, detail: error.to_string(), is_unavailable }
+    }
 }
 
 /// Tries a model. Fails if the first call does.
@@ -34,8 +49,8 @@ pub async fn run(
     let trial = Trial { model, settings, secrets };
     let (reply, pieces) = trial.ask(trial.request(vec![user("Say hello in one short sentence.")])).await?;
     let mut findings = vec![
-        new_finding("text", Some(!reply.text.trim().is_empty()), format_reply(&reply)),
-        new_finding("streaming", (pieces > 1).then_some(true), format!("{pieces} pieces")),
+        TrialFinding::new("text", Some(!reply.text.trim().is_empty()), format_reply(&reply)),
+        TrialFinding::new("streaming", (pieces > 1).then_some(true), format!("{pieces} pieces")),
         usage(&reply),
     ];
     findings.extend(trial.tools().await);
@@ -46,7 +61,7 @@ pub async fn run(
         (None, 0) => "none told; `reasoning` in the agent's `model` asks for it".to_owned(),
         (None, tokens) => format!("{tokens} tokens told, and not what was reasoned"),
     };
-    findings.push(new_finding("reasoning", (reply.reasoning.is_some() || reasoned > 0).then_some(true), detail));
+    findings.push(TrialFinding::new("reasoning", (reply.reasoning.is_some() || reasoned > 0).then_some(true), detail));
     Ok(findings)
 }
 
@@ -94,15 +109,19 @@ impl Trial<'_> {
         let with_tool = |messages| ModelRequest { tools: vec![tool.clone()].into(), ..self.request(messages) };
         let reply = match self.ask(with_tool(vec![asked.clone()])).await {
             Ok((reply, _)) => reply,
-            Err(error) => return vec![new_finding("tools", Some(false), error.to_string())],
+            Err(error) => return vec![TrialFinding::from_error("tools", &error)],
         };
         let Some(call) = reply.calls.first().cloned() else {
-            return vec![new_finding("tools", Some(false), format!("no call, but the text {}", format_reply(&reply)))];
+            return vec![TrialFinding::new(
+                "tools",
+                Some(false),
+                format!("no call, but the text {}", format_reply(&reply)),
+            )];
         };
         let fits = call.name == TRIAL_TOOL
             && matches!(&call.arguments, Arguments::Json(given) if given["a"] == 1_712 && given["b"] == 2_543);
         let detail = format!("called `{}` with {}", call.name, call.arguments.to_value());
-        let mut found = vec![new_finding("tools", Some(fits), detail)];
+        let mut found = vec![TrialFinding::new("tools", Some(fits), detail)];
         let Reply { text, calls, reasoning, .. } = reply;
         let results = calls.iter().map(|call| ChatMessage::Tool {
             call: call.id.clone(),
@@ -116,9 +135,9 @@ impl Trial<'_> {
             Ok((reply, _)) => {
                 let read = reply.usage.cache_read;
                 let cached = format!("; {read} of {} prompt tokens from the cache", reply.usage.input);
-                new_finding("results", Some(true), format!("{}{cached}", format_reply(&reply)))
+                TrialFinding::new("results", Some(true), format!("{}{cached}", format_reply(&reply)))
             }
-            Err(error) => new_finding("results", Some(false), error.to_string()),
+            Err(error) => TrialFinding::from_error("results", &error),
         });
         found
     }
@@ -136,13 +155,13 @@ impl Trial<'_> {
         match self.ask(request).await {
             Ok((reply, _)) => {
                 let value = decode::lenient_json(reply.text.trim().as_bytes()).unwrap_or(Value::Null);
-                new_finding(
+                TrialFinding::new(
                     "structured output",
                     Some(outputs::misfit_text(&schema, &value).is_none()),
                     format_reply(&reply),
                 )
             }
-            Err(error) => new_finding("structured output", Some(false), error.to_string()),
+            Err(error) => TrialFinding::from_error("structured output", &error),
         }
     }
 }
@@ -151,14 +170,15 @@ fn user(text: &str) -> ChatMessage {
     ChatMessage::user(text)
 }
 
-const fn new_finding(feature: &'static str, works: Option<bool>, detail: String) -> TrialFinding {
-    TrialFinding { feature, works, detail }
-}
-
 fn usage(reply: &Reply) -> TrialFinding {
     let told = reply.usage.input > 0 && reply.usage.output > 0;
     let detail = format!("{} tokens in, {} out", reply.usage.input, reply.usage.output);
-    new_finding("usage", Some(told), if told { detail } else { format!("{detail}: counted by estimate") })
+    // Calls are charged all the same, by an estimate.
+    TrialFinding::new(
+        "usage",
+        told.then_some(true),
+        if told { detail } else { format!("{detail}: counted by estimate") },
+    )
 }
 
 /// Returns the beginning of a reply's text, in one line.

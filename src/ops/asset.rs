@@ -9,7 +9,7 @@ use crate::domain::limits::READ_BYTES;
 use crate::venue::assets;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::tree::value_at;
-use crate::venue::workspace::WriteOp;
+use crate::venue::workspace::{TreeValue, WriteOp};
 use crate::view;
 use crate::view::asset::{
     AssetContentView, AssetFoundView, AssetItemView, AssetPage, AssetStoredView, AssetView, PinView, PinnedView,
@@ -80,9 +80,9 @@ impl AssetReference {
             Self::Asset(id) => return Ok(Some(id)),
             Self::Pin(path) => path,
         };
-        let (version, pin) = call.workspace.read(&path).await?.unzip();
-        call.reads.note(&path, version, pin.is_some());
-        let Some(pin) = pin else { return Ok(None) };
+        let read = call.workspace.read(&path).await?;
+        call.reads.note_value(&path, read.as_ref());
+        let Some(TreeValue { value: pin, .. }) = read else { return Ok(None) };
         let Some(name) = pin["asset"].as_str() else {
             return Err(OpError::Invalid(format!("`{path}` pins no asset")));
         };
@@ -317,12 +317,12 @@ impl Operation for PinValue {
         let (from, to) = (&self.path, self.pin_path()?);
         let id = asset_to_pin(call, from).await?;
         let operation = Some(from).filter(|from| from.namespace() == Namespace::Venue);
-        let operation = operation.and_then(|from| call.venue.catalog.resolve(&from.to_string()));
+        let operation = operation.and_then(|from| call.catalog.resolve(&from.to_string()));
         let asset = format!("a/{id}");
         let pin = PinView {
             asset: asset.clone(),
             from: from.to_string(),
-            operation: operation.map(|found| found.spec.path.to_owned()),
+            operation: operation.map(|found| found.spec.path.to_string()),
         };
         let path = to.to_string();
         call.reads.note_copies(&[path.clone(), asset.clone()]);

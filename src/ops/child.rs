@@ -9,11 +9,11 @@ use crate::domain::lineage::Lineage;
 use crate::domain::message::BusMessage;
 use crate::domain::quota::QuotaUsage;
 use crate::domain::scope::{HandOffRecord, ScopedSection};
-use crate::outbox;
 use crate::store::{Checkpoint, LeaseCheck, NewJob, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::operation::{Invocation, OpError, OpOutput, TurnSite};
+use crate::venue::outbox;
 use crate::view::request::StartedRequestView;
 use crate::view::to_json;
 use std::time::Duration;
@@ -67,7 +67,7 @@ pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&A
 }
 
 /// Writes the message and the job it opens as an effect of the running turn, and publishes it. The caller has checked
-/// [`room`].
+/// [`check_limits`].
 pub(crate) async fn start_effect(
     call: &Invocation<'_>,
     site: &TurnSite<'_>,

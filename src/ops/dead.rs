@@ -4,8 +4,8 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::JobVisibility;
-use crate::ingress::redrive::{RedriveError, redrive};
 use crate::venue::dead_letters;
+use crate::venue::ingress::redrive::{RedriveError, redrive};
 use crate::venue::jobs;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::strays::{self, StrayOwner};
@@ -81,7 +81,7 @@ impl Operation for ShowDeadLetter {
         let (letter, _) = found.ok_or_else(|| OpError::NotFound(RedriveError::Unknown(id.clone()).to_string()))?;
         let head = jobs::head(venue, owner, &id).await?;
         let whole = head.is_some_and(|head| call.caller.reader().visibility(&head) == JobVisibility::Whole);
-        let shown = if whole { DeadLetterView::with_input(&letter) } else { DeadLetterView::hidden(&letter) };
+        let shown = if whole { DeadLetterView::with_input(&letter) } else { DeadLetterView::without_input(&letter) };
         Ok(OpOutput::of(&shown))
     }
 }

@@ -3,7 +3,7 @@
 use crate::domain::decode;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::lattice::value::type_name;
-use crate::domain::secret::{Destination, reference};
+use crate::domain::secret::{Destination, SecretReference, reference};
 use crate::domain::visible::quote_foreign;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
@@ -13,7 +13,7 @@ use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Method, Url};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Returns the operations of this group.
@@ -129,7 +129,8 @@ fn bearer_name(named: &str) -> Result<SecretName, OpError> {
 /// Adds the header of a bearer token, as a reference that is resolved before the call.
 fn add_bearer(headers: &mut Map<String, Value>, named: Option<&str>) {
     if let Some(name) = named.and_then(|named| bearer_name(named).ok()) {
-        headers.insert(AUTHORIZATION.to_string(), json!({"$secret": format!("s/{name}"), "prefix": "Bearer "}));
+        let token = SecretReference { name, prefix: "Bearer ".to_owned() };
+        headers.insert(AUTHORIZATION.to_string(), token.to_value());
     }
 }
 

@@ -64,7 +64,7 @@ struct RunOperation {
 }
 
 /// Runs another operation under a name that every agent has. It never needs less than that operation, which
-/// [`dispatch::settle`] finds.
+/// [`dispatch::resolve_call`] finds.
 impl Operation for RunOperation {
     const PATH: &'static str = RUN;
     // A call has the effect of the operation that it runs; this one is for callers that don't resolve it.
@@ -103,7 +103,7 @@ impl Operation for ReadJob {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        call.venue.catalog.check_venue(self.venue.map(Value::from).as_ref())?;
+        call.catalog.check_venue(self.venue.map(Value::from).as_ref())?;
         let wait = Duration::from_millis(self.wait.or(self.timeout).unwrap_or(0)).min(MAX_WAIT);
         let job = jobs::wait(call.venue, &call.caller.owner, &self.id, wait).await?;
         let Some(job) = job else {

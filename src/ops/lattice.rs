@@ -88,7 +88,7 @@ async fn page_at(
     } else {
         virtuals::get(call, path).await?.map(|value| page_of_value(value, offset, limit))
     };
-    call.reads.note(path, None, found.is_some());
+    call.reads.note(path, found.is_some());
     Ok(found)
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn change_tree(call: &Invocation<'_>, op: WriteOp) -> Result<Va
     }
     if let WriteOp::Copy { from, to } = &op {
         let found = call.workspace.read(from).await?;
-        call.reads.note_copy(from, found.as_ref().map(|(version, _)| *version), to, found.is_some());
+        call.reads.note_value_copy(from, found.as_ref(), to);
     }
     Ok(match &call.site {
         Site::Turn(site) => call.workspace.apply(site.call, op).await?,
@@ -119,7 +119,7 @@ pub(super) async fn change_tree(call: &Invocation<'_>, op: WriteOp) -> Result<Va
 /// Copies a value that the venue shows: it is read once and then written.
 async fn copy_kept(call: &Invocation<'_>, from: &Path, path: Path) -> Result<Value, OpError> {
     let found = virtuals::get(call, from).await?;
-    call.reads.note_copy(from, None, &path, found.is_some());
+    call.reads.note_copy(from, &path, found.is_some());
     let Some(value) = found else { return Ok(view::to_json(&ValueCopiedView::without_source())) };
     let answer = Box::pin(change_tree(call, WriteOp::Write { path, value, expect: None })).await?;
     let written: ValueWrittenView = decode::into_type(answer).map_err(|error| OpError::Failed(error.to_string()))?;

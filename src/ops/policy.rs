@@ -2,6 +2,7 @@
 //! them.
 
 use crate::domain::authority::ResourcePath;
+use crate::domain::authority::ability::unknown_ability;
 use crate::domain::authority::capability::{Capability, CapabilityError, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::bounds::{REVOKED_NAME_BYTES, cut_reason};
@@ -207,9 +208,9 @@ impl Operation for SetRoots {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         for_operators::<Self>(call)?;
-        check(self.caps.as_deref().unwrap_or_default())?;
+        let warnings = check(self.caps.as_deref().unwrap_or_default())?;
         let roots = policy::set_roots(call.venue, &call.caller.owner, self.caps).await?;
-        Ok(OpOutput::of(&PolicyView::from(&roots.unwrap_or_default())))
+        Ok(OpOutput::of(&PolicyView { warnings, ..PolicyView::from(&roots.unwrap_or_default()) }))
     }
 }
 
@@ -230,9 +231,9 @@ impl Operation for SetRequiredApprovals {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         for_operators::<Self>(call)?;
-        check(&self.caps)?;
+        let warnings = check(&self.caps)?;
         let policy = policy::set_approvals(call.venue, &call.caller.owner, self.caps).await?;
-        Ok(OpOutput::of(&PolicyView::from(&policy.unwrap_or_default())))
+        Ok(OpOutput::of(&PolicyView { warnings, ..PolicyView::from(&policy.unwrap_or_default()) }))
     }
 }
 
@@ -263,9 +264,13 @@ async fn describe_revocation(
     Ok(answer)
 }
 
-fn check(caps: &[Capability]) -> Result<(), OpError> {
+/// Checks capabilities, and returns a warning for each ability that nothing needs.
+fn check(caps: &[Capability]) -> Result<Vec<String>, OpError> {
+    let mut warnings = Vec::new();
     for (at, cap) in caps.iter().enumerate() {
-        cap.check().map_err(|rule| OpError::Invalid(format!("`caps[{at}]`: {rule}")))?;
+        let place = format!("caps[{at}]");
+        cap.check().map_err(|rule| OpError::Invalid(format!("`{place}`: {rule}")))?;
+        warnings.extend(unknown_ability(&place, &cap.can));
     }
-    Ok(())
+    Ok(warnings)
 }

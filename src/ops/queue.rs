@@ -5,7 +5,7 @@ use super::child::{self, call_id, millis};
 use crate::domain::authority::ResourcePath;
 use crate::domain::external as rules;
 use crate::domain::external::PUBLISH;
-use crate::domain::ids::{JobId, QueueName};
+use crate::domain::ids::{AgentId, JobId, Owner, QueueName, SessionId};
 use crate::domain::job::JobHead;
 use crate::domain::job::watch::{ExternalTimes, ExternalWatch};
 use crate::domain::limits::{
@@ -15,16 +15,18 @@ use crate::domain::limits::{
 use crate::domain::message::{BusMessage, MessageAddress};
 use crate::domain::priority::Priority;
 use crate::domain::quota::QuotaUsage;
-use crate::ingress;
+use crate::domain::time::Millis;
 use crate::venue::external;
+use crate::venue::ingress;
 use crate::venue::jobs;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,
 };
 use crate::view::request::{EndedRequestView, StartedRequestView};
+use crate::view::to_json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Returns the operations of this group.
@@ -113,7 +115,7 @@ async fn start_job(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) 
         agent: site.lease.session.agent.clone(),
         session: rules::session(&job),
         caller: Some(call.caller.name.clone()),
-        input: json!(asked),
+        input: to_json(asked),
         hidden: None,
         created: watch.created,
         parent: Some(site.parent.clone()),
@@ -139,24 +141,45 @@ async fn start_job(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) 
     Ok(job)
 }
 
+/// Body of the message to the worker, without its token and its subjects.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WorkerMessage<'a> {
+    job: &'a JobId,
+    queue: &'a QueueName,
+    input: &'a Value,
+    owner: &'a Owner,
+    agent: &'a AgentId,
+    session: &'a SessionId,
+    /// Time of publication, in milliseconds since 1970.
+    created: Millis,
+    /// Deadline for the first sign of the worker, in milliseconds since 1970.
+    start_by: Millis,
+    /// Seconds of the longest silence of the worker.
+    heartbeat_seconds: u64,
+    /// Deadline of the job, in milliseconds since 1970.
+    deadline: Millis,
+    /// Sections of the caller's context by key; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scoped: Option<&'a Map<String, Value>>,
+}
+
 /// Returns the message to the worker, without its token and its subjects, which are added when it is published.
 fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &ExternalWatch, input: &Value) -> BusMessage {
     let (owner, session) = (&call.caller.owner, &site.lease.session);
-    let mut body = json!({
-        "job": watch.job,
-        "queue": watch.queue,
-        "input": input,
-        "owner": owner,
-        "agent": session.agent,
-        "session": session.session,
-        "created": watch.created,
-        "startBy": watch.start_by,
-        "heartbeatSeconds": watch.heartbeat_seconds,
-        "deadline": watch.deadline,
+    let body = to_json(&WorkerMessage {
+        job: &watch.job,
+        queue: &watch.queue,
+        input,
+        owner,
+        agent: &session.agent,
+        session: &session.session,
+        created: watch.created,
+        start_by: watch.start_by,
+        heartbeat_seconds: watch.heartbeat_seconds,
+        deadline: watch.deadline,
+        scoped: (!call.scoped.is_empty()).then_some(call.scoped),
     });
-    if !call.scoped.is_empty() {
-        body["scoped"] = Value::Object(call.scoped.clone());
-    }
     let to = MessageAddress::Job { queue: watch.queue.clone(), owner: owner.clone(), agent: session.agent.clone() };
     // If a store has lost the turn and its watch, the job is sent again; with the same id the queue would drop it as a
     // duplicate.

@@ -17,17 +17,18 @@ use crate::domain::timer::{
     parse_instant,
 };
 use crate::domain::visible::check_line;
-use crate::ingress;
 use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::agents;
+use crate::venue::ingress;
 use crate::venue::operation::{
     Caller, Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,
 };
 use crate::venue::timers;
 use crate::view::timer::{TimerPage, TimerSetView, TimerView, TimersFiredView, TriggerView};
+use crate::view::to_json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Longest wait for an agent to be quiet: below the 30 s after which common HTTP clients time out.
@@ -132,7 +133,7 @@ impl Operation for Trigger {
 impl Trigger {
     /// Returns the given arguments by name.
     fn given_arguments(&self) -> Map<String, Value> {
-        let mut said = json!(self);
+        let mut said = to_json(self);
         let all = said.as_object_mut().map(std::mem::take).unwrap_or_default();
         all.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
@@ -256,9 +257,9 @@ pub(super) async fn set_timer(call: &Invocation<'_>, wanted: &TimerRequest) -> R
 
 /// Returns a hash of a request under an id of the caller, by which a repetition is recognised.
 fn request_hash(caller: &Caller, said: &Map<String, Value>) -> String {
-    let mut said = json!(["timer", said, caller.principal.mark()]);
-    said.sort_all_objects();
-    sha256_hex(said.to_string().as_bytes())
+    let mut request = to_json(&("timer", said, caller.principal.mark()));
+    request.sort_all_objects();
+    sha256_hex(request.to_string().as_bytes())
 }
 
 /// Checks what a timer sends, and sets its lineage. A timer of an agent for itself has the lineage of its turn; one for
@@ -469,7 +470,9 @@ impl Operation for CancelTimer {
             Site::Api { .. } => false,
         };
         if !own {
-            call.permit("agent/trigger", ResourcePath::agent(&known.agent))?;
+            let agent = ResourcePath::agent(&known.agent);
+            let permitted = call.permit("agent/trigger", agent.clone());
+            permitted.map_err(|denied| call.caller.hide_unseen(denied, agent, missing))?;
         }
         let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;
         Ok(OpOutput::of(&TimerView::from(&timer)))

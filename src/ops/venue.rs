@@ -1,10 +1,10 @@
 //! `v/ops/venue/*`: operations of operators on the venue as a whole.
 
 use crate::domain::authority::ResourcePath;
-use crate::upkeep::audit::{self, AuditError};
-use crate::upkeep::backup;
-use crate::upkeep::doctor;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
+use crate::venue::upkeep::audit::{self, AuditError};
+use crate::venue::upkeep::backup;
+use crate::venue::upkeep::doctor;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

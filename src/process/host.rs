@@ -9,6 +9,7 @@ pub fn name() -> String {
 
 /// Returns the user of this process, as `user@machine`.
 pub fn user() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".to_owned());
+    let mut names = ["USER", "LOGNAME"].into_iter().filter_map(|variable| std::env::var(variable).ok());
+    let user = names.find(|name| !name.is_empty()).unwrap_or_else(|| "somebody".to_owned());
     format!("{user}@{}", name())
 }

@@ -46,7 +46,8 @@ pub fn init(log: &LogConfig) -> Result<(), LogInitError> {
     let base = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let done = match log.format {
         LogFormat::Text => {
-            let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let colours =
+                std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
             base.with_ansi(colours).fmt_fields(format::debug_fn(write_field).delimited(" ")).try_init()
         }
         LogFormat::Json => base.event_format(JsonLines).try_init(),

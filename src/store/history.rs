@@ -1,4 +1,5 @@
-//! The server histories that this process has seen, from one [`Inspect::history`](super::Inspect::history) to the next.
+//! The server histories that this process has seen, from one
+//! [`StoreInspection::history`](super::StoreInspection::history) to the next.
 
 use super::StoreError;
 use async_trait::async_trait;

@@ -8,10 +8,10 @@
 //! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | `retention.turns`, see `domain::retention` |
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
-//! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is when the agent was created | the agent's removal | `retention.turns` after it |
+//! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `venue::ledger::path_uses`; `<created>` is when the agent was created | the agent's removal | `retention.turns` after it |
 //! | `reads/<agent>/s/<session>/<deleted>/<number>` | JSON list of what models have seen in a deleted session | the session's deletion | `retention.turns` after it |
 //! | `reads/~/<hash>` | JSON list of one copy that a caller from outside made | operations, as far as the quota has room | `retention.turns` after the last such copy |
-//! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time of the last step of a fork to that name, see `agents::copies` | forks | while the fork copies |
+//! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time of the last step of a fork to that name, see `venue::agents::copies` | forks | while the fork copies |
 //! | `p.t/<period>/<name>` | part of prompts: UTF-8 text, see `domain::context::record` | commits | with retention, when its period is over and no turn names it |
 //! | `p/<name>` | part of prompts, written by builds without periods | older builds | with retention, when the oldest period is over or there is none |
 //! | `p.at/<period>` | time at which the last scan of the period's parts began | retention | until the last part is removed or a turn of the period is committed late |
@@ -29,16 +29,16 @@
 //! | `j/<job>/u` | JSON of the tokens and the money that the job has used, see `domain::spend` | commits | as the head |
 //! | `q/<job>` | JSON state of a job of an external worker, see `domain::external` | the turn that starts it, workers | as the job |
 //! | `q.due/<due>-<job>` | empty; jobs of external workers by the time at which they are due | with the state | until the job has ended |
-//! | `i/<job>` | JSON of an invoked operation, see `domain::invoked` | callers, the worker that runs it | until it has ended |
+//! | `i/<job>` | JSON of an invoked operation, see `domain::invocation` | callers, the worker that runs it | until it has ended |
 //! | `i.due/<due>-<job>` | empty; invoked operations by the time at which they are due | with the record | as the record |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that ended too many workers, see `domain::dead` | the commit that drops it | as the job, or until it is redriven |
 //! | `key`, `key.copy` | 64 hexadecimal digits, the key that ids are derived from, and its copy, see [`crate::venue::load_or_make_key`]; in the venue's own owner only | the first process | for good |
 //! | `format` | JSON of the format of all documents, see `domain::format`; in the venue's own owner only | the first process of a newer build | for good |
-//! | `worker/<worker>` | JSON entry of the worker registry, see `domain::roll`; in the venue's own owner only | workers, operators who tell one to leave | until the worker ends, or a day after its last report |
-//! | `epoch` | JSON of the store's last mark, see `domain::epoch`; in the venue's own owner, and on a cluster in one owner of the venue per shard | workers | for good |
+//! | `worker/<worker>` | JSON entry of the worker registry, see `domain::worker_registry`; in the venue's own owner only | workers, operators who tell one to leave | until the worker ends, or a day after its last report |
+//! | `epoch` | JSON of the store's last mark, see `domain::generation`; in the venue's own owner, and on a cluster in one owner of the venue per shard | workers | for good |
 //! | `epoch.back/<found>` | JSON of a time at which the store was found set back; in the venue's own owner only | workers | for good |
-//! | `epoch.tail/<found>-<worker>` | JSON of acknowledged changes that a process found missing, see `domain::tail`; in the venue's own owner only | workers, servers | the newest 1,000 |
+//! | `epoch.tail/<found>-<worker>` | JSON of acknowledged changes that a process found missing, see `domain::losses`; in the venue's own owner only | workers, servers | the newest 1,000 |
 //! | `epoch.safe` | JSON of the time up to which the store is known to be complete; in the venue's own owner only | workers, servers | for good |
 //! | `epoch.settled` | JSON of who settled what was lost, and when; in the venue's own owner only | operators | for good |
 //! | `marker` | `<until> <worker>`: the worker that writes the marks by which a store that was set back is recognised; in the venue's own owner only | workers | for good |

@@ -1,11 +1,11 @@
 //! Seam 1, [`Store`]: every atomic step on an event's path from its arrival to the outbox, one method each.
 //!
-//! trait | its methods |
+//! | trait | its methods |
 //! |---|---|
 //! | [`Store`] | the steps of events, leases, turns and jobs |
 //! | [`DocumentStore`] | versioned documents outside turns |
-//! [`Accounts`] | what an owner keeps, and its quota |
-//! [`StoreInspection`] | reads of everything stored, for sweeps, audits, doctors and operators |
+//! | [`Accounts`] | what an owner keeps, and its quota |
+//! | [`StoreInspection`] | reads of everything stored, for sweeps, audits, doctors and operators |
 //!
 //! An owner is a set of versioned documents plus the protocol's own state (sessions, mailboxes, leases, due times,
 //! outbox). All of it lies in one atomic unit, so each method that changes something changes all or nothing. Values are

@@ -10,6 +10,8 @@ use crate::domain::event::mailbox_key;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject, sha256_hex};
 use crate::domain::job::JobStatus;
+use crate::domain::lattice::Namespace;
+use crate::domain::lattice::catalog::OPERATIONS;
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
@@ -179,7 +181,7 @@ pub async fn list_unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Res
     Ok(read_unanswered(venue, owner, ids).await?.into_iter().map(|(approval, _)| approval).collect())
 }
 
-/// Like [`unanswered`], with the versions of the documents.
+/// Like [`list_unanswered`], with the versions of the documents.
 async fn read_unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(Approval, u64)>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -265,11 +267,7 @@ pub async fn decide(
     let bytes = serde_json::to_vec(&verdict).map_or(0, |bytes| bytes.len());
     let attempt = || async {
         let found = get(&*venue.store, owner, id).await?;
-        let Some((approval, version)) = found else {
-            return Err(OpError::NotFound(format!(
-                "no approval `{id}`; `approval/list` (`trellis approvals`) shows what waits"
-            )));
-        };
+        let Some((approval, version)) = found else { return Err(missing_error(id)) };
         check(venue, caller, &approval, &verdict, digest)?;
         match &approval.answer {
             Some(answer) if answer.verdict == verdict => Ok(Edit::without_writes(approval)),
@@ -341,6 +339,10 @@ pub async fn deliver_answers(venue: &Venue, owner: &Owner) -> Result<bool, Store
     Ok(told == PAGE)
 }
 
+fn missing_error(id: &JobId) -> OpError {
+    OpError::NotFound(format!("no approval `{id}`; `approval/list` (`trellis approvals`) shows what waits"))
+}
+
 fn already_answered(id: &JobId, answer: &ApprovalAnswer) -> OpError {
     let how = match answer.verdict {
         ApprovalVerdict::Approved { .. } => "approved",
@@ -352,7 +354,8 @@ fn already_answered(id: &JobId, answer: &ApprovalAnswer) -> OpError {
     OpError::Conflict(format!("approval `{id}` was {how} before, by {}; an answer counts once", answer.by))
 }
 
-/// Checks that the caller may answer, and that the answer fits the question.
+/// Checks that the caller may answer, and that the answer fits the question. Whether an approval exists is not told to a
+/// caller who may neither answer nor list it.
 fn check(
     venue: &Venue,
     caller: &Caller,
@@ -360,10 +363,11 @@ fn check(
     verdict: &ApprovalVerdict,
     digest: Option<&str>,
 ) -> Result<(), OpError> {
-    caller
-        .authority
-        .permits("job/approve", required_resource(approval))
-        .map_err(|denied| OpError::Denied(denied.model_text("answering an approval")))?;
+    if let Err(denied) = caller.authority.permits("job/approve", required_resource(approval)) {
+        let denied = OpError::Denied(denied.model_text("answering an approval"));
+        let list = ResourcePath::whole_namespace(Namespace::Jobs);
+        return Err(caller.hide_unseen(denied, list, || missing_error(&approval.id)));
+    }
     approval.accepts(verdict, digest).map_err(|error| match error {
         crate::domain::approval::AnswerError::Digest { .. } => OpError::Conflict(error.to_string()),
         _ => OpError::Invalid(error.to_string()),
@@ -373,17 +377,22 @@ fn check(
         ApprovalVerdict::Approved { arguments: Some(edited), .. },
     ) = (&approval.subject, verdict)
     {
-        let trusted =
-            venue.catalog.resolve(operation).map(|found| trusted_arguments(&found.spec.input)).unwrap_or_default();
+        let catalog = venue.catalog_view(&caller.owner);
+        let found = catalog.resolve(operation);
+        if found.is_none() && operation.starts_with(OPERATIONS) {
+            let text = format!("`{operation}` is not offered any more: other arguments can't be checked");
+            return Err(OpError::Conflict(text));
+        }
+        let trusted = found.map(|found| trusted_arguments(&found.spec.input)).unwrap_or_default();
         if let Some(name) = trusted.into_iter().find(|name| edited.get(*name) != arguments.get(*name)) {
             return Err(OpError::Invalid(format!("argument `{name}` of `{operation}` can't be given in an approval")));
         }
         // A delegate's task and the arguments of a tool that is no operation may be any map.
-        if venue.catalog.resolve(operation).is_some() {
+        if found.is_some() {
             // The caller has seen the arguments and writes others, so an error may show them.
-            dispatch::resolve_call(&venue.catalog, operation, edited.clone(), false)?.needs()?;
+            dispatch::resolve_call(&catalog, operation, edited.clone(), false)?.needs()?;
         }
-        if dispatch::hides(&venue.catalog, operation, edited) {
+        if dispatch::hides(&catalog, operation, edited) {
             return Err(OpError::Invalid(
                 "the arguments hold a value that may not be recorded; name a secret instead".into(),
             ));

@@ -1,4 +1,4 @@
-//! Dead letters as operators see them: list, show. [`crate::ingress::redrive`] runs them again.
+//! Dead letters as operators see them: list, show. [`crate::venue::ingress::redrive`] runs them again.
 
 use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject};

@@ -47,10 +47,10 @@ use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, WaitNote
 use crate::domain::limits::OUTBOUND_GRACE;
 use crate::domain::time::Millis;
 use crate::domain::wait::WaitCause;
-use crate::outbox::{self, PublishFailure, RelayedJob};
 use crate::store::{DocWrite, Edit, FinishOutcome, JobFinish, Store, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::jobs;
+use crate::venue::outbox::{self, PublishFailure, RelayedJob};
 use bytes::Bytes;
 use serde_json::{Value, json};
 

@@ -5,6 +5,7 @@ use crate::domain::decode::DataError;
 use crate::store::StoreError;
 use crate::venue::secrets::SecretError;
 use crate::venue::workspace::WorkspaceError;
+use std::sync::Arc;
 
 /// Why an operation has no result.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +17,7 @@ pub enum OpError {
     #[error("arguments of `{path}` are not valid: {}", list_misfits(.wrong))]
     Arguments {
         /// Path of the operation.
-        path: &'static str,
+        path: Arc<str>,
         /// The first few violations.
         wrong: Vec<DataError>,
     },

@@ -2,10 +2,10 @@
 
 use crate::domain::ids::Owner;
 use crate::domain::shard::Shards;
-use crate::store::StoreError;
-use crate::store::ack_log::{AckLogReport, AckLogStore};
+use crate::store::ack_log::AckLogStore;
 use crate::store::journaled::JournaledStore;
-use crate::venue::{Venue, venue_owner};
+use crate::venue::owners::VENUE_USER;
+use crate::venue::venue_owner;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,8 +29,7 @@ impl History {
     /// Makes the history of a store whose last changes are in `tail`; `shards` are those of a cluster, each on one
     /// node.
     pub fn new(tail: Option<Arc<AckLogStore>>, shards: Option<Shards>) -> Self {
-        let owner =
-            |n: u32| if n == 0 { venue_owner().to_string() } else { format!("_venue{n}/{}", super::VENUE_USER) };
+        let owner = |n: u32| if n == 0 { venue_owner().to_string() } else { format!("_venue{n}/{VENUE_USER}") };
         let parts = shards.unwrap_or(Shards::ONE).token_per_shard(owner);
         let parts = parts.iter().map(|owner| owner.parse().expect("a legal owner")).collect();
         Self { tail, parts, changes: AtomicU64::new(0), journaled: None }
@@ -57,21 +56,13 @@ impl History {
         self.changes.load(Ordering::Relaxed)
     }
 
+    /// Records that the generation has changed.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns the log of the last acknowledged changes.
     pub fn tail(&self) -> Option<&AckLogStore> {
         self.tail.as_deref()
-    }
-}
-
-impl Venue {
-    /// Compares the last acknowledged changes with the store, if its generation is another; see [`AckLogStore::compare`].
-    /// Then caches that depend on versions of documents are cleared.
-    pub async fn compare_history(&self) -> Result<Option<AckLogReport>, StoreError> {
-        let Some(tail) = self.history.tail() else { return Ok(None) };
-        let found = tail.compare(self.now(), || {
-            self.history.changes.fetch_add(1, Ordering::Relaxed);
-            self.prompts.clear();
-        });
-        found.await
     }
 }

@@ -5,7 +5,7 @@ use crate::domain::chat::ModelSettings;
 use crate::store::{Admit, Intake, StoreError};
 use async_trait::async_trait;
 use parking_lot::RwLock;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Result of handing a submission directly to a worker.
 pub enum HandoverOutcome {
@@ -30,31 +30,50 @@ pub trait DirectWorker: Send + Sync {
     fn missing_key(&self, model: &ModelSettings) -> Option<String>;
 }
 
-/// The worker of this process, while it takes work.
+/// Returns whether the process sees what a scripted model answers by; other models have no rules, so that nothing is
+/// missing.
+pub type RulesCheck = Box<dyn Fn(&ModelSettings) -> bool + Send + Sync>;
+
+/// The worker of this process, while it takes work; or that it has none.
 #[derive(Default)]
-pub struct LocalWorker(RwLock<Option<(String, Weak<dyn DirectWorker>)>>);
+pub struct LocalWorker {
+    worker: RwLock<Option<(String, Weak<dyn DirectWorker>)>>,
+    /// Set in a process without a worker.
+    rules: OnceLock<RulesCheck>,
+}
 
 impl LocalWorker {
     /// Registers the worker under this name, until it is dropped.
     pub fn register(&self, name: &str, worker: &Arc<dyn DirectWorker>) {
-        *self.0.write() = Some((name.to_owned(), Arc::downgrade(worker)));
+        *self.worker.write() = Some((name.to_owned(), Arc::downgrade(worker)));
     }
 
     /// Returns the name of the worker that this process has or had.
     pub fn name(&self) -> Option<String> {
-        self.0.read().as_ref().map(|(name, _)| name.clone())
+        self.worker.read().as_ref().map(|(name, _)| name.clone())
     }
 
     /// Returns why the worker of this process has no API key, or no rules, for a model; `None` also if there is no
     /// worker.
     pub fn missing_key(&self, model: &ModelSettings) -> Option<String> {
-        let worker = self.0.read().as_ref().and_then(|(_, worker)| worker.upgrade());
+        let worker = self.worker.read().as_ref().and_then(|(_, worker)| worker.upgrade());
         worker.and_then(|worker| worker.missing_key(model))
+    }
+
+    /// Notes that this process has no worker, and how it finds out whether it sees the rules of a model. The first call
+    /// counts.
+    pub fn set_absent(&self, rules: RulesCheck) {
+        let _ = self.rules.set(rules);
+    }
+
+    /// Whether this process has no worker and doesn't see the rules of a scripted model.
+    pub fn lacks_rules(&self, model: &ModelSettings) -> bool {
+        self.rules.get().is_some_and(|sees_rules| !sees_rules(model))
     }
 
     /// Hands an event to the worker; without one the event comes back.
     pub async fn admit(&self, admit: Admit) -> HandoverOutcome {
-        let worker = self.0.read().as_ref().and_then(|(_, worker)| worker.upgrade());
+        let worker = self.worker.read().as_ref().and_then(|(_, worker)| worker.upgrade());
         match worker {
             Some(worker) => worker.admit(admit).await,
             None => HandoverOutcome::Returned(Box::new(admit)),

@@ -1,73 +1,91 @@
 //! What a venue stores and does: agents, jobs, approvals, resources, spending. Operations, HTTP and turns call it; it
 //! writes documents of the store and messages of outboxes. It runs no turn.
 //!
+//! [`operation`] says what an operation is, and has the catalogue of them. Submissions come in through [`ingress`],
+//! messages go out through [`outbox`], and [`upkeep`] audits, repairs and deletes.
+//!
 //! [`Venue`] is what every role holds: the store, the bus, the clock and the key, built once by `app`.
 
-pub mod failure;
-pub mod local_worker;
+// Calls of operations, and what goes to other servers.
 pub mod operation;
+pub mod failure;
+pub mod request_call;
 pub mod outbound;
 
+// Agents, jobs, and what is asked of people and others.
 pub mod agents;
 pub mod jobs;
-pub mod dead_letters;
-pub mod timers;
-pub mod approvals;
-pub mod waits;
 pub mod job_view;
+pub mod waits;
 pub mod outcomes;
 pub mod open_calls;
-pub mod request_call;
-pub mod own_records;
-pub mod external;
+pub mod dead_letters;
 pub mod operation_jobs;
+pub mod external;
+pub mod approvals;
+pub mod timers;
+pub mod ingress;
+pub mod outbox;
+mod relay;
+
+// Values, and what a turn saw of them.
+pub mod workspace;
+pub mod tree;
+pub mod assets;
+pub mod resources;
+pub mod context;
 pub mod ledger;
 pub mod erase;
 
-pub mod assets;
-pub mod resources;
-pub mod tree;
-pub mod workspace;
-
+// Authority.
 pub mod auth;
 pub mod policy;
 pub mod revocation_reach;
 pub mod secrets;
 
-pub mod quotas;
-pub mod rates;
-pub mod registry;
+// Money and room.
 pub mod spending;
-pub mod strays;
+pub mod rates;
+pub mod quotas;
+mod meters;
 
+// The fleet, its store and its upkeep.
+pub mod registry;
 pub mod census;
 pub mod clocks;
-pub mod context;
-pub mod store_format;
-pub mod history;
-pub mod identity;
 pub mod workload;
+pub mod local_worker;
+mod fleet_cache;
+mod owners;
+pub mod identity;
+pub mod history;
+pub mod store_format;
+pub mod own_records;
+pub mod strays;
+pub mod upkeep;
 
 use crate::bus::Bus;
 use crate::domain::authority::grant::Boundary;
+use crate::domain::call::PublishedVersion;
 use crate::domain::cap::SpendSettings;
-use crate::domain::ids::{Owner, OwnerPart, SessionKey};
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::END_BYTES;
 use crate::domain::message::BusMessage;
 use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
-use crate::outbox::{self, Outgoing, PublishTarget, RelayReport, Unsendable};
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
+use crate::store::ack_log::AckLogReport;
 pub use crate::store::keys::venue_owner;
-use crate::store::{DocWrite, Fill, OutboxEntry, OwnerUsage, Store, StoreError, Window, WriteOutcome};
-use crate::venue::operation::Catalog;
+use crate::store::{DocWrite, Fill, OwnerUsage, Store, StoreError, Window, WriteOutcome};
+use crate::venue::operation::{Catalog, CatalogView};
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
 use bytes::Bytes;
 use context::PromptCache;
 use history::History;
+pub use owners::{is_reserved, tenant_owner};
 use std::sync::Arc;
 
 /// Document with the key that job ids are derived with.
@@ -104,11 +122,11 @@ pub struct Venue {
     /// Cache for prompts.
     pub prompts: PromptCache,
     /// Counters of model calls for their rate limits.
-    pub meters: rates::Meters,
+    pub meters: meters::Meters,
     /// The worker of this process, if it has one.
     pub local: local_worker::LocalWorker,
     /// Cached list of workers.
-    pub fleet: registry::FleetCache,
+    pub fleet: fleet_cache::FleetCache,
     /// History of the store: whether it still has what it acknowledged.
     pub history: History,
     /// Counters of the process.
@@ -125,6 +143,16 @@ impl Venue {
     pub fn day(&self) -> (Millis, String) {
         let now = self.now();
         (now, self.spend.zone.day(now).date)
+    }
+
+    /// Returns the operations that calls of an owner may name now.
+    pub fn catalog_view(&self, owner: &Owner) -> CatalogView {
+        self.catalog.for_owner(owner, self.now())
+    }
+
+    /// Whether calls of an owner may name a published operation in this version now; `None` stands for a compiled one.
+    pub fn offers_version(&self, owner: &Owner, shown: Option<&PublishedVersion>) -> bool {
+        shown.is_none_or(|shown| self.catalog_view(owner).check_version(shown).is_ok())
     }
 
     /// Returns how full the store is, and sets the metric of it.
@@ -184,67 +212,16 @@ impl Venue {
         if bytes <= END_BYTES { None } else { Some(self.quota().await) }
     }
 
-    /// Returns the entries that the outbox holds until they are published: those of `messages` that are kept, and
-    /// `more`.
-    pub fn lasting_entries(&self, messages: &[Outgoing], more: &[OutboxEntry]) -> Vec<OutboxEntry> {
-        let mut entries = outbox::durable_entries(&*self.bus, messages);
-        entries.extend_from_slice(more);
-        entries
-    }
-
-    fn outlet(&self) -> PublishTarget<'_> {
-        PublishTarget { store: &*self.store, bus: &*self.bus, metrics: &self.metrics, key: self.key.as_slice() }
-    }
-
-    /// Publishes outbox entries and deletes them; what fails is left to the sweep, with a log line.
-    pub async fn relay(&self, owner: &Owner, entries: &[OutboxEntry]) {
-        if !entries.is_empty() {
-            let relayed = outbox::relay(self.outlet(), owner, entries).await;
-            self.finish_relay(owner, relayed).await;
-        }
-    }
-
-    /// Publishes messages, of which the [lasting](Self::lasting_entries) ones are in the outbox, and deletes their entries.
-    pub async fn send(&self, owner: &Owner, messages: Vec<Outgoing>) {
-        if !messages.is_empty() {
-            let relayed = outbox::send(self.outlet(), owner, messages).await;
-            self.finish_relay(owner, relayed).await;
-        }
-    }
-
-    async fn finish_relay(&self, owner: &Owner, relayed: RelayReport) {
-        let done = self.update_external_jobs(owner, relayed).await;
-        outbox::remove_published(&*self.store, owner, &done).await;
-    }
-
-    /// Publishes like [`Venue::relay`], but deletes the entries in a task of its own, for callers that can't wait for
-    /// it.
-    pub async fn relay_at_once(&self, owner: &Owner, entries: &[OutboxEntry]) {
-        let relayed = outbox::relay(self.outlet(), owner, entries).await;
-        let (done, store, owner) =
-            (self.update_external_jobs(owner, relayed).await, Arc::clone(&self.store), owner.clone());
-        tokio::spawn(async move { outbox::remove_published(&*store, &owner, &done).await });
-    }
-
-    /// Handles the results of publishing, and returns the ids of the entries to delete.
-    async fn update_external_jobs(&self, owner: &Owner, relayed: RelayReport) -> Vec<String> {
-        if let Err(error) = relayed.outcome {
-            tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
-        }
-        for job in &relayed.jobs {
-            // Boxed, because the end of a job sends messages of its own.
-            if let Err(error) = Box::pin(crate::venue::external::note_publication(self, owner, job)).await {
-                tracing::warn!(%owner, job = %job.job, %error, "job of an external worker not brought up to date; the sweep will do it");
-            }
-        }
-        let mut done = relayed.done;
-        for Unsendable { entry, message, error } in relayed.unsendable {
-            match strays::keep_unsendable(self, owner, &message, &error.to_string()).await {
-                Ok(()) => done.push(entry),
-                Err(error) => tracing::warn!(%owner, %error, "a message that fits the queue never isn't kept yet"),
-            }
-        }
-        done
+    /// Compares the last acknowledged changes with the store, if its generation is another; see
+    /// [`AckLogStore::compare`](crate::store::ack_log::AckLogStore::compare). Then caches that depend on versions of
+    /// documents are cleared.
+    pub async fn compare_history(&self) -> Result<Option<AckLogReport>, StoreError> {
+        let Some(tail) = self.history.tail() else { return Ok(None) };
+        let found = tail.compare(self.now(), || {
+            self.history.note_change();
+            self.prompts.clear();
+        });
+        found.await
     }
 
     /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a log line.
@@ -262,19 +239,6 @@ impl Venue {
             tracing::debug!(%owner, %session, %error, "wake not published; the sweep will find the session");
         }
     }
-}
-
-/// User of the owner of a tenant's shared documents.
-const VENUE_USER: &str = "_venue";
-
-/// Returns the owner of what a tenant's operators store for all its users; it has no agents and no jobs.
-pub fn tenant_owner(owner: &Owner) -> Owner {
-    Owner::new(owner.tenant().clone(), OwnerPart::new(VENUE_USER).expect("a legal name"))
-}
-
-/// Whether an owner is the venue's or a tenant's own: nobody can act as it.
-pub fn is_reserved(owner: &Owner) -> bool {
-    owner.user().as_str() == VENUE_USER
 }
 
 /// Returns the store's key of job ids; `None` if there is none yet. If the key is missing or damaged, its copy is used.

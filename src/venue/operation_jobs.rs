@@ -15,7 +15,7 @@ use crate::domain::visible::cut_error;
 use crate::store::{DocEffect, DocWrite, Edit, StoreError, Window, WriteOutcome, keys};
 use crate::venue::auth::caller::AuthenticatedCaller;
 use crate::venue::operation::dispatch::{self, ResolvedOperation};
-use crate::venue::operation::{Caller, Effect, Invocation, NO_SECTIONS, OpError, OpOutput, Reads, Site};
+use crate::venue::operation::{Caller, CatalogView, Effect, Invocation, NO_SECTIONS, OpError, OpOutput, Reads, Site};
 use crate::venue::{Venue, outcomes, policy};
 use serde_json::Value;
 use std::time::Duration;
@@ -26,6 +26,7 @@ const PAGE: usize = 64;
 /// Runs an operation for a caller outside turns. `key` is the idempotency key of the run.
 pub async fn operate(
     venue: &Venue,
+    catalog: &CatalogView,
     caller: &Caller,
     key: Option<EventId>,
     path: &str,
@@ -35,6 +36,7 @@ pub async fn operate(
     let call = Invocation {
         named: path,
         venue,
+        catalog,
         caller,
         workspace: &workspace,
         scoped: &NO_SECTIONS,
@@ -119,7 +121,7 @@ pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, Sto
     let mut writes = creation_writes(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
     writes.extend(job.result.as_ref().and_then(|result| outcome_listing(&job.head, result, job.updated)));
-    let written = match effect_of(venue, &job.head) {
+    let written = match effect_of(venue, owner, &job.head) {
         Some(Effect::Read) => venue.write_within_quota(owner, &writes).await?,
         Some(Effect::Idempotent | Effect::Buffered | Effect::Once) | None => {
             venue.store.write(venue.now(), owner, &writes).await?
@@ -187,7 +189,7 @@ async fn clear_record(venue: &Venue, owner: &Owner, known: &OperationJob) -> Res
     let OperationJob { invoked, version, head, .. } = known;
     let mut writes = deletion_writes(invoked, *version).to_vec();
     // For an operation that an older build has begun, only the head names it.
-    let by_head = || head.as_ref().filter(|head| !may_be_repeated(venue, head))?.op.clone();
+    let by_head = || head.as_ref().filter(|head| !may_be_repeated(venue, owner, invoked, head))?.op.clone();
     let begun = invoked.once_operation.clone().or_else(by_head).filter(|_| invoked.taken.is_some());
     writes.extend(begun.as_ref().map(|op| outcomes::job_listing_write(&invoked.job, op, venue.now())));
     let written = venue.store.write(venue.now(), owner, &writes).await?;
@@ -219,19 +221,21 @@ pub struct LeasedOperation {
 }
 
 /// Resolves what a job runs; `None` if it can't be run.
-fn resolve_operation<'c>(venue: &'c Venue, head: &JobHead) -> Option<ResolvedOperation<'c>> {
+fn resolve_operation(venue: &Venue, owner: &Owner, head: &JobHead) -> Option<ResolvedOperation> {
     let op = head.op.as_deref().unwrap_or_default();
-    dispatch::resolve_call(&venue.catalog, op, head.input.clone(), true).ok()
+    dispatch::resolve_call(&venue.catalog_view(owner), op, head.input.clone(), true).ok()
 }
 
 /// Returns the effect of the operation of a job; `None` if it can't be run.
-fn effect_of(venue: &Venue, head: &JobHead) -> Option<Effect> {
-    resolve_operation(venue, head).map(|settled| settled.found.spec.effect)
+fn effect_of(venue: &Venue, owner: &Owner, head: &JobHead) -> Option<Effect> {
+    resolve_operation(venue, owner, head).map(|settled| settled.found.spec.effect)
 }
 
 /// Whether running the operation again does no more than running it once.
-fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
-    match effect_of(venue, head) {
+fn may_be_repeated(venue: &Venue, owner: &Owner, invoked: &InvokedOperation, head: &JobHead) -> bool {
+    match effect_of(venue, owner, head) {
+        // A published operation may be withdrawn or changed after a worker has begun it.
+        _ if invoked.once_operation.is_some() || !venue.offers_version(owner, invoked.published.as_ref()) => false,
         // An operation that can't be run does nothing.
         Some(Effect::Read | Effect::Idempotent) | None => true,
         // Outside a turn, writes aren't buffered until a commit.
@@ -242,7 +246,7 @@ fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
 /// Whether an operation waits until its owner has room: one that must not be repeated and calls another server, because
 /// its answer may be large and must be kept.
 async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
-    let settled = resolve_operation(venue, head);
+    let settled = resolve_operation(venue, owner, head);
     if !settled.is_some_and(|settled| settled.found.spec.effect == Effect::Once && settled.goes_outside()) {
         return Ok(false);
     }
@@ -270,25 +274,19 @@ pub async fn acquire(
         let OperationJob { invoked, version, head: Some(head), status_version, .. } = known else {
             return Ok(Edit::without_writes(None));
         };
-        let now = venue.now();
+        let (now, token) = (venue.now(), mark.clone());
         let op = head.op.clone().unwrap_or_default();
         if invoked.is_claimed_by(&mark) {
             // The write succeeded, and only its answer was lost.
-            return Ok(Edit::without_writes(Some(LeasedOperation {
-                invoked,
-                version,
-                head,
-                status_version,
-                token: mark.clone(),
-            })));
+            return Ok(Edit::without_writes(Some(LeasedOperation { invoked, version, head, status_version, token })));
         }
-        let repeatable = may_be_repeated(venue, &head);
+        let repeatable = may_be_repeated(venue, owner, &invoked, &head);
         let looked = invoked.next_step(now, &op, repeatable, by.crash_limit);
         if looked == InvokedStep::Take && awaits_room(venue, owner, &head).await? {
             let later = invoked.clone().postpone(now.plus(INVOKED_ROOM));
             return Ok(Edit::write(replacement_writes(&invoked, version, &later), None));
         }
-        let right = |invoked| LeasedOperation { invoked, version, head, status_version, token: mark.clone() };
+        let right = |invoked| LeasedOperation { invoked, version, head, status_version, token };
         Ok(match looked {
             InvokedStep::Later(_) => Edit::without_writes(None),
             InvokedStep::Over(result) => {
@@ -298,15 +296,13 @@ pub async fn acquire(
             }
             InvokedStep::Take => {
                 let once_operation = (!repeatable).then_some(op);
-                let taken = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
-                let taken = InvokedOperation { once_operation, ..taken };
-                let mut writes = replacement_writes(&invoked, version, &taken);
+                let claimed = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
+                let claimed = InvokedOperation { once_operation, ..claimed };
+                let mut writes = replacement_writes(&invoked, version, &claimed);
                 writes.push(status_write(job, JobStatus::Started, now).at_version(status_version));
-                let right = right(taken);
-                Edit::write(
-                    writes,
-                    Some(LeasedOperation { version: version + 1, status_version: status_version + 1, ..right }),
-                )
+                let next =
+                    LeasedOperation { version: version + 1, status_version: status_version + 1, ..right(claimed) };
+                Edit::write(writes, Some(next))
             }
         })
     };
@@ -375,7 +371,7 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &
 async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &JobResult) -> Result<bool, StoreError> {
     let (now, writes) = (venue.now(), end_writes(held, result, venue.now()));
     // An operation that only reads fails if there is no room for its output.
-    let is_read = effect_of(venue, &held.head) == Some(Effect::Read);
+    let is_read = effect_of(venue, owner, &held.head) == Some(Effect::Read);
     let bytes = if is_read { serde_json::to_vec(result).map_or(0, |bytes| bytes.len()) } else { 0 };
     let quota = venue.quota_to_end(bytes).await;
     let written = venue.store.write_with_quota(now, owner, &writes, quota.as_ref()).await?;
@@ -397,7 +393,7 @@ async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &
 /// Releases the lease before the end, to be tried again after `pause`. An operation that must not be repeated ends
 /// instead, with an unknown outcome.
 pub async fn release(venue: &Venue, owner: &Owner, held: &LeasedOperation, pause: Duration) -> Result<(), StoreError> {
-    if !may_be_repeated(venue, &held.head) {
+    if !may_be_repeated(venue, owner, &held.invoked, &held.head) {
         let worker = held.invoked.taken.as_ref().map_or("", |taken| taken.worker.as_str());
         let result = rules::unknown_outcome(held.head.op.as_deref().unwrap_or_default(), worker);
         end(venue, owner, held, &result).await?;
@@ -439,7 +435,11 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result
         caller.authority = caller.authority.except_resource(path);
     }
     let op = held.head.op.as_deref().unwrap_or_default();
-    let ran = operate(venue, &caller, Some(held.invoked.key.clone()), op, held.head.input.clone()).await;
+    let (catalog, key) = (venue.catalog_view(owner), Some(held.invoked.key.clone()));
+    let ran = match held.invoked.published.as_ref().map_or(Ok(()), |shown| catalog.check_version(shown)) {
+        Ok(()) => operate(venue, &catalog, &caller, key, op, held.head.input.clone()).await,
+        Err(stale) => Err(OpError::Conflict(stale.to_string())),
+    };
     Ok(match ran {
         Err(OpError::Store(error)) if error.is_transient() => RunOutcome::Retry,
         Err(OpError::Fenced) => RunOutcome::Retry,

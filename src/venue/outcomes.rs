@@ -5,6 +5,7 @@
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner};
+use crate::domain::lattice::Namespace;
 use crate::domain::limits::{INPUT_BYTES, SETTLEMENT_NOTE_CHARS};
 use crate::domain::outcome::{OutcomeSettlement, UnknownOutcome};
 use crate::domain::time::Millis;
@@ -66,16 +67,17 @@ pub async fn settle(
     let owner = &caller.owner;
     let attempt = || async {
         let (found, version) = venue.store.get_versioned::<UnknownOutcome>(owner, &keys::outcome(id)).await?;
-        let Some(outcome) = found else {
-            return Err(OpError::NotFound(format!("no unknown outcome `{id}`; `job/outcomes` lists them")));
-        };
+        let missing = || OpError::NotFound(format!("no unknown outcome `{id}`; `job/outcomes` lists them"));
+        let outcome = found.ok_or_else(missing)?;
         let about = match (&outcome.job, &outcome.call) {
             (Some(job), _) => ResourcePath::job(job),
             (None, Some(call)) => ResourcePath::agent(&call.session.agent),
             (None, None) => ResourcePath::job(id),
         };
-        let permitted = caller.authority.permits(SETTLE, about);
-        permitted.map_err(|denied| OpError::Denied(denied.model_text(SETTLE)))?;
+        if let Err(denied) = caller.authority.permits(SETTLE, about) {
+            let list = ResourcePath::whole_namespace(Namespace::Jobs);
+            return Err(caller.hide_unseen(OpError::Denied(denied.model_text(SETTLE)), list, missing));
+        }
         match &outcome.settled {
             Some(before) if before.agrees_with(&settlement) => Ok(Edit::without_writes(outcome)),
             Some(before) => Err(OpError::Conflict(format!(

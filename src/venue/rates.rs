@@ -2,10 +2,11 @@
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::{Owner, SessionKey};
-use crate::domain::rate::{self, Meter, RateLimit, RateWait, RatedCall};
-use crate::domain::time::Millis;
+use crate::domain::rate::{Meter, RateLimit, RateWait, RatedCall};
 use crate::domain::wait::WaitCause;
-use crate::store::{Doc, DocKey, EditBatcher, GroupEdit, StoreError, keys};
+use crate::store::{StoreError, keys};
+pub use crate::venue::meters::Meters;
+use crate::venue::meters::{MeterStep, Metering};
 use crate::venue::own_records;
 use crate::venue::{Venue, venue_owner};
 use std::convert::Infallible;
@@ -122,56 +123,6 @@ fn parse_call_id(id: &str) -> Option<(Owner, SessionKey)> {
     let (place, _turn) = id.rsplit_once('/')?;
     let (at, _) = place.match_indices('/').nth(1)?;
     Some((Owner::from_token(&place[..at]).ok()?, SessionKey::from_token(&place[at + 1..]).ok()?))
-}
-
-/// Change that a call makes to the meters of its limits.
-#[derive(Debug)]
-pub struct Metering {
-    limits: Vec<RateLimit>,
-    meters: Vec<DocKey>,
-    now: Millis,
-    step: MeterStep,
-}
-
-#[derive(Debug, Clone)]
-enum MeterStep {
-    Book(RatedCall),
-    Renew { id: String, until: Millis },
-    Settle { call: RatedCall, used: u64 },
-}
-
-/// Groups the changes of all calls of one process.
-pub type Meters = EditBatcher<Metering>;
-
-impl GroupEdit for Metering {
-    type Value = Meter;
-    /// Calls to wake because a place is free; a call that waits changes the meters if it is the first in line.
-    type Answer = Result<Vec<String>, RateWait>;
-
-    fn keys(&self) -> &[DocKey] {
-        &self.meters
-    }
-
-    fn decode(&self, at: usize, doc: &Doc) -> Result<Option<Meter>, StoreError> {
-        doc.decode(&self.meters[at])
-    }
-
-    fn apply(&self, sheets: &mut [Option<Meter>]) -> Self::Answer {
-        let were_there: Vec<_> = sheets.iter().map(Option::is_some).collect();
-        let mut meters: Vec<Meter> = sheets.iter_mut().map(|sheet| sheet.take().unwrap_or_default()).collect();
-        let answer = match &self.step {
-            MeterStep::Book(call) => rate::book(&self.limits, &mut meters, call, self.now).map(|()| Vec::new()),
-            MeterStep::Renew { id, until } => {
-                rate::renew(&mut meters, id, *until);
-                Ok(Vec::new())
-            }
-            MeterStep::Settle { call, used } => Ok(rate::settle(&self.limits, &mut meters, call, *used, self.now)),
-        };
-        for ((sheet, meter), was_there) in sheets.iter_mut().zip(meters).zip(were_there) {
-            *sheet = Some(meter).filter(|meter| was_there || *meter != Meter::default());
-        }
-        answer
-    }
 }
 
 /// Changes all meters or none, together with the changes of other calls of the same provider. If other processes were

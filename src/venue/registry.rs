@@ -8,23 +8,9 @@ use crate::domain::time::Millis;
 use crate::domain::worker_registry::{DrainOrder, DrainTarget, FleetState, WorkerRecord};
 use crate::store::{DocWrite, Edit, Store, StoreError, keys};
 use crate::venue::failure::OpError;
+pub use crate::venue::fleet_cache::FleetCache;
 use crate::view::worker::{WorkerView, WorkersView};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Age at which the registry is read again.
-const FLEET_AGE: Duration = Duration::from_secs(1);
-
-/// Cached registry, with the time at which it was read.
-#[derive(Default)]
-pub struct FleetCache(Mutex<Option<(Duration, Arc<FleetState>)>>);
-
-impl FleetCache {
-    fn clear(&self) {
-        *self.0.lock() = None;
-    }
-}
 
 /// Registers a worker with its current state. Returns the order that was given since it began. A worker that is leaving
 /// doesn't replace another one that has begun under its name.
@@ -98,12 +84,11 @@ async fn read_workers(store: &dyn Store, now: Millis) -> Result<(Vec<WorkerRecor
 /// Returns the state of the live workers together, at most a second old; changes by this process are in it at once.
 pub async fn fleet_state(venue: &Venue) -> Result<Arc<FleetState>, StoreError> {
     let now = venue.clock.steady();
-    let known = venue.fleet.0.lock().clone();
-    if let Some((_, fleet)) = known.filter(|(read, _)| now.checked_sub(*read).is_some_and(|age| age < FLEET_AGE)) {
+    if let Some(fleet) = venue.fleet.get(now) {
         return Ok(fleet);
     }
     let fleet = Arc::new(FleetState::new(&list_workers(venue).await?, venue.now()));
-    *venue.fleet.0.lock() = Some((now, Arc::clone(&fleet)));
+    venue.fleet.set(now, Arc::clone(&fleet));
     Ok(fleet)
 }
 

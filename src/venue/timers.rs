@@ -1,4 +1,4 @@
-//! Timers as they are stored: listed, cancelled. [`crate::ingress::timers`] sets and fires them.
+//! Timers as they are stored: listed, cancelled. [`crate::venue::ingress::timers`] sets and fires them.
 //!
 //! A timer is a document with entries in two indexes: always among those that are due, and while it is active among
 //! those of its agent. All are written together, under the version of the document.

@@ -82,7 +82,7 @@ impl DeadLetterView {
     }
 
     /// Makes the view of a letter for a reader who may not read its input.
-    pub fn hidden(letter: &DeadLetter) -> Self {
+    pub fn without_input(letter: &DeadLetter) -> Self {
         Self { hidden: Some(WITHHELD.to_owned()), ..Self::from(letter) }
     }
 }

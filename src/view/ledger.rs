@@ -154,6 +154,9 @@ pub struct PathUseView {
     /// Version of the document at the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+    /// SHA-256 of a value of the tree that is kept in parts with versions of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
     /// Operation that read the path.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub through: String,

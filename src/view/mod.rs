@@ -1,5 +1,5 @@
-//! What the API answers: one type per answer. Operations and routes make them, the API description takes its schemas
-//! from them, and the command line reads them back.
+//! The answers of the API, one type each. Operations and routes make them, the API's description takes its schemas
+//! from them, and the command line reads them back. [`request`] also has the arguments that several callers send.
 //!
 //! Keys go out in the order in which a type declares its fields. Readers skip keys that they don't know, so that clients
 //! and venues of neighbouring builds understand each other.

@@ -33,6 +33,9 @@ pub struct PolicyView {
     /// Whether the revocation holds in every owner; absent in other answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_owner: Option<bool>,
+    /// What is perhaps a mistake in the capabilities that were set: abilities that nothing needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl From<&Policy> for PolicyView {
@@ -46,6 +49,7 @@ impl From<&Policy> for PolicyView {
             stops: None,
             narrows: None,
             every_owner: None,
+            warnings: Vec::new(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Answers to those who give work to agents and external workers: requests, messages, chats.
+//! Requests, messages and chats: the answers to those who give work to agents and external workers, and the arguments
+//! that several callers of an operation send.
 
 use super::job::{IgnoredView, JobView, WaitView};
 use crate::domain::ids::{AgentId, JobId, QueueName, SessionId};
@@ -8,6 +9,94 @@ use crate::domain::scope::HandOffRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+/// Arguments of an operation on one thing, such as a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct IdRequest<'a> {
+    /// Id of the thing.
+    pub id: &'a str,
+}
+
+/// Arguments of `v/ops/agent/list`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentListRequest<'a> {
+    /// False leaves out agents that have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include_terminated: Option<bool>,
+    /// Most agents of a page, at least 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// `next` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<&'a str>,
+}
+
+/// Arguments of `v/ops/agent/message`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentMessageRequest<'a> {
+    /// Agent that gets the message.
+    pub agent_id: &'a AgentId,
+    /// Session that gets the message; absent is the main session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<&'a SessionId>,
+    /// Content of the message.
+    pub message: Value,
+    /// Shared buckets that the turns of the message see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context_ids: Vec<String>,
+}
+
+/// Arguments of `v/ops/job/message`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobMessageRequest<'a> {
+    /// Id of the job.
+    pub id: &'a JobId,
+    /// Content of the message.
+    pub message: Value,
+}
+
+/// Arguments of `v/ops/approval/approve`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ApproveRequest<'a> {
+    /// Id of the approval.
+    pub id: &'a str,
+    /// Arguments in the place of those that were shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// Sections of the caller's context that go with the call; absent are all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
+    /// Digest of what was shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// Arguments of `v/ops/approval/reject`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RejectRequest<'a> {
+    /// Id of the approval.
+    pub id: &'a str,
+    /// Reason of the rejection, for the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Digest of what was shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// Arguments of `v/ops/approval/answer`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AnswerRequest<'a> {
+    /// Id of the approval.
+    pub id: &'a str,
+    /// Answers by the ids of their questions.
+    pub answers: Map<String, Value>,
+    /// Digest of what was shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
 
 /// A job that was started and has not ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

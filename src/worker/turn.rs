@@ -130,13 +130,13 @@ pub(super) async fn run(
     let bounds = TurnBounds { authority: before.cloned(), last: start.final_reason() };
     let bare = plan.anonymous_agent(agent).map(Box::new);
     let agent = bare.as_deref().unwrap_or(agent);
-    let job = plan.job().cloned();
+    let (job, catalog, is_new) = (plan.job().cloned(), worker.venue.catalog_view(&owner), leased.is_expired);
     let setting = setting(worker, leased, agent, plan, &policy, bounds).await?;
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.tasks.serve(&owner, job, &leased.cancelled));
-    let (setting, workspace, pinned) = Box::pin(begin_turn(&worker.venue, agent, setting, leased.is_expired)).await?;
+    let (setting, workspace, pinned) = Box::pin(begin_turn(&worker.venue, &catalog, agent, setting, is_new)).await?;
     let meant = pinned.as_deref().unwrap_or(agent);
-    let ground = TurnBase { workspace, policy: version };
+    let ground = TurnBase { workspace, catalog, policy: version };
     let approved = matches!(start, TurnStart::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
     loop {
@@ -163,7 +163,7 @@ pub(super) async fn run(
                 }
             }
             Action::Record(recorded) => {
-                let hide = |path: &str, value: &mut Value| dispatch::hide(&worker.venue.catalog, path, value);
+                let hide = |path: &str, value: &mut Value| dispatch::hide(&ground.catalog, path, value);
                 turn.hide_secrets(hide);
                 record::record(worker, leased, recorded.without_secrets(hide)).await?
             }

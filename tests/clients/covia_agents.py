@@ -38,7 +38,8 @@ def agents(venue):
     expect("its output is in the tree", venue.workspace.read("w/out/a").value, {"n": 1})
     prompt = venue.run("v/ops/agent/context", {"agentId": "a", "sessionId": "s"})
     expect("its session shows what was loaded", "the first fact" in prompt, True)
-    expect("submitted", manager.request("a", {"n": 2}, wait=False).status, "STARTED")
+    # On a busy machine the echo has ended before its record is read for the answer.
+    expect("submitted", manager.request("a", {"n": 2}, wait=False).status in ("STARTED", "COMPLETE"), True)
     refused("strict without a schema", 400, lambda: manager.request("a", {}, strict=True))
     expect("message", manager.message("a", "for your information").delivered, True)
     chat = manager.chat("a", "and now?", loads={"w/facts/one": {"label": "Known"}})

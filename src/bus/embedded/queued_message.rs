@@ -3,7 +3,7 @@
 use crate::bus::InboundKind;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::time::Millis;
-use crate::store::embedded::tx::StoreFault;
+use crate::store::embedded::view::StoreFault;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 

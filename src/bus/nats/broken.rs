@@ -6,9 +6,9 @@
 //! deleted when those are handled.
 
 use super::super::{Acknowledge, BusError, UndecodedMessage, subject};
-use super::partitions::InboundStream;
+use super::NatsBus;
+use super::inbound::InboundStream;
 use super::receive::producer_id;
-use super::{MOST_UNDELIVERABLE, NatsBus};
 use crate::domain::time::Millis;
 use crate::domain::visible::quote_foreign;
 use async_nats::HeaderMap;
@@ -25,6 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Most undeliverable messages that wait to be collected.
+const MOST_UNDELIVERABLE: usize = 100;
 
 /// Readable messages in a row behind the delivered ones after which the search stops.
 const AHEAD: usize = 64;

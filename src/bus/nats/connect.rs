@@ -1,7 +1,8 @@
 //! The connection: made with retries, its changes logged.
 
 use super::super::error_chain;
-use super::{BusOpenError, NatsOptions, PING_EVERY, TIMEOUT};
+use super::BusOpenError;
+use super::options::{NatsOptions, PING_EVERY, TIMEOUT};
 use crate::bus::rights::Rights;
 use crate::config::advice::connection_advice;
 use crate::domain::time::Millis;

@@ -1,12 +1,13 @@
 //! The expected settings of each stream and shared consumer.
 
 use super::super::subject;
-use super::partitions::partition_streams;
+use super::inbound::partition_streams;
+use super::options::NatsOptions;
+use super::ownership;
 use super::streams::{
     CONSUMER, TIMER_CONSUMER, epoch_name, inbound_name, jobs_name, journal_name, live_name, outbound_name,
     protection_name, timers_name,
 };
-use super::{NatsOptions, ownership};
 use crate::domain::limits::OUTBOUND_DEADLINE_MAX;
 use async_nats::jetstream::{
     consumer::{AckPolicy, DeliverPolicy, pull},

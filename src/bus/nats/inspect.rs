@@ -1,7 +1,7 @@
 //! Reads for operators: messages in transit, stuck messages, settings of the server.
 
 use super::super::{BusError, error_chain, subject};
-use super::partitions::InboundStream;
+use super::inbound::InboundStream;
 use super::{NatsBus, claim_due, monitor, streams};
 use crate::domain::limits::SUBMISSION_BYTES;
 use crate::store::BackendSetting;
@@ -65,7 +65,7 @@ impl NatsBus {
         Ok(purged)
     }
 
-    /// Runs [`NatsBus::janitor`] if it is due.
+    /// Runs [`NatsBus::remove_stuck`] if it is due.
     pub(super) async fn clean_when_due(&self) {
         if !claim_due(&self.janitor_due, JANITOR_EVERY) {
             return;

@@ -1,6 +1,6 @@
 //! Bus over NATS `JetStream`.
 //!
-//! `line` has the connection, `streams` the streams and consumers, `receive` the requests for messages, `broken` the
+//! `line` has the connection, `reconnect` its replacement, `streams` the streams and consumers, `receive` the requests for messages, `broken` the
 //! messages that break connections, `partitions` the spread over streams, `alarms` the timers, `inspect` the reads of
 //! operators.
 
@@ -12,30 +12,29 @@ mod connect;
 mod differences;
 mod expected;
 mod failure;
+mod inbound;
 mod inspect;
 mod journal;
 mod line;
 mod live;
 mod monitor;
+mod options;
 mod ownership;
 mod partitions;
 mod receive;
+mod reconnect;
 mod replicas;
 mod report;
 mod streams;
 mod witness;
 
-use super::credentials::NatsFiles;
 use super::{
     Alarms, Bus, BusError, BusMessage, Delivery, LiveFeed, LiveSubject, MessageAddress, Signal, UndecodedMessage,
     WhenEmpty, Witness, error_chain, headers, subject,
 };
-use crate::config::{Config, mask_url};
-use crate::domain::identity::BusOwner;
+use crate::config::mask_url;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::time::Millis;
-use crate::process::retry::RetryPolicy;
-use crate::process::telemetry::Metrics;
 use crate::store::BackendSetting;
 use async_nats::client::PublishErrorKind as PlainErrorKind;
 use async_nats::connection::State;
@@ -46,6 +45,8 @@ use connect::now;
 pub use failure::BusOpenError;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use line::NatsLine;
+pub use options::NatsOptions;
+use options::TIMEOUT;
 use parking_lot::{Mutex, RwLock};
 use std::{
     error::Error,
@@ -55,12 +56,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-
-/// Longest wait for an answer of the server; then it is unknown whether a publish happened.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Interval of pings: a peer that answers none for twice as long is gone. The driver's default is a minute.
-const PING_EVERY: Duration = Duration::from_secs(10);
 
 /// Pause and tries while another publish on the same subject, or with the same id, is in flight.
 const IN_FLIGHT_WAIT: Duration = Duration::from_millis(5);
@@ -74,67 +69,6 @@ const REPAIR_EVERY: Duration = Duration::from_secs(1);
 /// caller to wait for.
 const LEADERLESS_WAIT: Duration = Duration::from_millis(250);
 const LEADERLESS_TRIES: u32 = 4;
-
-/// Options of a connection to NATS, and the settings of its streams.
-#[derive(Debug, Clone)]
-pub struct NatsOptions {
-    /// One or more of `nats://[user:password@]host:port`, separated by commas.
-    pub url: String,
-    /// Files with certificates and credentials.
-    pub files: NatsFiles,
-    /// First token of every subject; in capitals the name of the streams.
-    pub prefix: String,
-    /// Number of copies of every stream.
-    pub replicas: usize,
-    /// Number of streams over which messages to agents are spread; 1 = one stream.
-    pub partitions: usize,
-    /// Time for which completions stay readable.
-    pub out_max_age: Duration,
-    /// Size limit of each stream, in bytes.
-    pub max_bytes: u64,
-    /// URL of the server's monitoring port.
-    pub monitor: Option<String>,
-    /// Time after which an unacknowledged message is delivered again; the lease of a session.
-    pub ack_wait: Duration,
-    /// Longest wait of [`Bus::receive`] for the first message.
-    pub poll: Duration,
-    /// Retries of the first connection.
-    pub connect: RetryPolicy,
-    /// Counters of unreadable messages.
-    pub metrics: Arc<Metrics>,
-    /// The store that the queue must belong to; `None` compares nothing.
-    pub owner: Option<BusOwner>,
-    /// Whether the queue is taken from another store.
-    pub adopt: bool,
-    /// Whether nothing is created or changed.
-    pub reads_only: bool,
-}
-
-impl NatsOptions {
-    /// Returns the options of `config` for the NATS servers at `url`.
-    pub fn new(config: &Config, url: &str, connect: RetryPolicy, metrics: Arc<Metrics>) -> Self {
-        Self {
-            url: url.to_owned(),
-            files: NatsFiles { tls: config.bus.tls.clone(), creds: config.bus.creds_file.clone() },
-            prefix: config.bus.prefix.clone(),
-            replicas: config.bus.replicas,
-            partitions: config.bus.partitions,
-            out_max_age: config.bus.out_max_age,
-            max_bytes: config.bus.max_bytes,
-            monitor: config.bus.monitor.clone(),
-            ack_wait: config.worker.lease,
-            poll: config.worker.poll,
-            connect,
-            metrics,
-            owner: None,
-            adopt: config.venue.adopt,
-            reads_only: false,
-        }
-    }
-}
-
-/// Most undeliverable messages that wait to be collected.
-const MOST_UNDELIVERABLE: usize = 100;
 
 /// The bus over one NATS server or cluster.
 pub struct NatsBus {

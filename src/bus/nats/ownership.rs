@@ -1,6 +1,7 @@
 //! The store that the queue belongs to, in the metadata of its inbound stream.
 
-use super::{BusOpenError, NatsOptions};
+use super::BusOpenError;
+use super::options::NatsOptions;
 use crate::domain::identity::BusOwner;
 use async_nats::jetstream::stream::Config;
 use std::collections::HashMap;

@@ -3,18 +3,13 @@
 //! doesn't spread is in the first one, and is received all the same.
 
 use super::super::{BusError, error_chain, subject};
+use super::inbound::partition_streams;
 use super::{NatsBus, streams};
 use crate::domain::message::MessageAddress;
 use crate::store::BackendSetting;
-use async_nats::jetstream::consumer::PullConsumer;
-use async_nats::jetstream::stream::Stream;
 use futures::StreamExt;
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// Bits by which the places of a partition are shifted. Places of the first stream are its sequences, because ids were
-/// made of them.
-const PART_BITS: u32 = 56;
 
 /// Longest wait for a probe to come back.
 const PROBE: Duration = Duration::from_secs(2);
@@ -24,32 +19,6 @@ const PROBES: usize = 64;
 
 /// Kind of the probes, which no stream stores.
 const PROBE_KIND: &str = "probe";
-
-/// One stream of messages to agents, with its consumer.
-#[derive(Debug, Clone)]
-pub(super) struct InboundStream {
-    /// Number of the partition; `None` = messages that aren't spread.
-    pub(super) part: Option<usize>,
-    pub(super) stream: Stream,
-    pub(super) consumer: PullConsumer,
-}
-
-impl InboundStream {
-    /// Returns a filter for all its messages.
-    pub(super) fn filter(&self, prefix: &str) -> String {
-        subject::all_inbound(prefix, self.part)
-    }
-
-    /// Returns the place of a message, unique over all these streams.
-    pub(super) fn message_place(&self, sequence: u64) -> u64 {
-        let part = self.part.map_or(0, |part| part as u64 + 1);
-        (part << PART_BITS) | sequence
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.stream.cached_info().config.name
-    }
-}
 
 /// What the server does with a message that others publish.
 #[derive(Debug, PartialEq, Eq)]
@@ -159,11 +128,6 @@ fn setting(prefix: &str, wanted: usize, there: usize, mapping: &ServerMapping) -
     };
     let value = format!("{there} streams beside `{}`; {by_server}", streams::inbound_name(prefix, None));
     BackendSetting { name: "nats partitions".to_owned(), value, problem }
-}
-
-/// Returns the number of streams beside the first one.
-pub(super) const fn partition_streams(partitions: usize) -> usize {
-    if partitions == 1 { 0 } else { partitions }
 }
 
 #[cfg(test)]

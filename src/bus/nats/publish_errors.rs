@@ -1,7 +1,7 @@
 //! The meaning of a failed publish: whether the message may be stored, and whether a repetition can succeed.
 
 use super::super::{BusError, error_chain};
-use super::TIMEOUT;
+use super::options::TIMEOUT;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, ErrorCode};
 use std::error::Error;

@@ -5,8 +5,8 @@ use super::super::{
     subject,
 };
 use super::NatsBus;
+use super::inbound::InboundStream;
 use super::line::NatsLine;
-use super::partitions::InboundStream;
 use crate::domain::time::Millis;
 use crate::process::retry::LogPace;
 use async_nats::{

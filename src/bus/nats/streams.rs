@@ -2,8 +2,10 @@
 
 use super::differences::{self, Consequence, Difference};
 use super::expected::{self, epoch, inbound_of, jobs, journal, live, outbound, protection, timers};
-use super::partitions::{InboundStream, partition_streams};
-use super::{BusOpenError, NatsOptions, error_chain, ownership};
+use super::inbound::{InboundStream, partition_streams};
+use super::options::NatsOptions;
+use super::{BusOpenError, ownership};
+use crate::bus::error_chain;
 use async_nats::jetstream::{
     Context, ErrorCode,
     consumer::{self as js_consumer, FromConsumer, IntoConsumerConfig, PullConsumer, pull},

@@ -5,10 +5,14 @@ use super::super::exit::{Exit, Failure};
 use super::super::output::{CommandOutput, Format, write_line};
 use super::diff::{KeyChange, diff};
 use super::files::{AgentFile, AgentFiles, read_all, without_owners};
+use super::layers::AgentLayers;
+use super::requests::CreateAgentRequest;
 use super::warnings::warn;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
 use crate::view::agent::{AgentDryRunView, AgentRecordView, CreatedAgentView};
+use crate::view::to_json;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,8 +53,8 @@ pub(crate) async fn apply(
     match out.format {
         Format::Text => {}
         Format::Json | Format::Ndjson => {
-            let answers: Vec<Value> = answers.into_iter().map(|answer| answer.json).collect();
-            out.page(&json!({"agents": answers}), "agents", |_| String::new())?;
+            let agents = answers.into_iter().map(|answer| answer.document).collect();
+            out.page(&to_json(&AppliedAgentList { agents }), "agents", |_| String::new())?;
         }
     }
     Ok(Exit::Ok)
@@ -61,7 +65,8 @@ async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result
     let mut answers = BTreeMap::new();
     let mut failed: Option<Failure> = None;
     for (id, file) in agents {
-        let failure = match create(client, id, file, json!({"strict": strict, "dryRun": true})).await {
+        let request = CreateAgentRequest { strict: Some(strict), dry_run: Some(true), ..request_for(id, file) };
+        let failure = match create(client, &request).await {
             Ok(answer) => {
                 answers.insert(id.clone(), answer);
                 continue;
@@ -81,21 +86,43 @@ async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result
 
 /// Result for one agent.
 struct AppliedAgent {
-    result: &'static str,
-    changes: Vec<KeyChange>,
     warnings: Vec<String>,
     /// Version of the configuration; `None` of a dry run.
     version: Option<u64>,
-    /// The venue's answer with `result` and `changes`.
-    json: Value,
+    document: AppliedAgentDocument,
 }
 
-/// Calls `agent/create` for the agent of a file, with the further arguments `more`.
-async fn create(client: &Client, id: &AgentId, file: &AgentFile, more: Value) -> Result<Value, Failure> {
-    let mut body = file.given.clone();
-    body.insert("agentId".to_owned(), json!(id));
-    body.extend(more.as_object().cloned().unwrap_or_default());
-    client.run("v/ops/agent/create", &Value::Object(body), None).await
+/// What JSON output shows of one agent.
+#[derive(Serialize)]
+struct AppliedAgentDocument {
+    /// The venue's answer as it came.
+    #[serde(flatten)]
+    answer: Value,
+    /// `created`, `updated` or `unchanged`.
+    result: &'static str,
+    changes: Vec<KeyChange>,
+}
+
+/// What JSON output shows of all agents.
+#[derive(Serialize)]
+struct AppliedAgentList {
+    agents: Vec<AppliedAgentDocument>,
+}
+
+/// Returns the arguments of `agent/create` for the agent of a file, without options.
+fn request_for<'a>(id: &'a AgentId, file: &'a AgentFile) -> CreateAgentRequest<'a> {
+    let AgentLayers { config, definition, state } = &file.given;
+    CreateAgentRequest {
+        config: config.as_ref(),
+        definition: definition.as_ref(),
+        state: state.as_ref(),
+        agent_id: id.as_str(),
+        ..CreateAgentRequest::default()
+    }
+}
+
+async fn create(client: &Client, request: &CreateAgentRequest<'_>) -> Result<Value, Failure> {
+    client.run("v/ops/agent/create", request, None).await
 }
 
 /// Applies an agent; `dry` is the venue's answer to a dry run of it, if one was made.
@@ -114,12 +141,15 @@ async fn apply_agent(
     let checked = if dry.is_null() { None } else { Some(read_view::<AgentDryRunView>(&dry)?) };
     let (dry_config, dry_warnings) = checked.map(|checked| (checked.config, checked.warnings)).unwrap_or_default();
     let after = match &file.config {
-        Some(config) => json!(AgentConfig::parse(&without_owners(config)).map_err(|e| Failure::usage(e.to_string()))?),
+        Some(config) => {
+            let config = AgentConfig::parse(&without_owners(config));
+            to_json(&config.map_err(|e| Failure::usage(e.to_string()))?)
+        }
         // The venue has read the stored configuration that the file names.
         None => dry_config,
     };
     let changes = before.as_ref().map(|agent| changes(agent, &after)).unwrap_or_default();
-    let (result, warnings, version, mut json) = if dry_run {
+    let (result, warnings, version, answer) = if dry_run {
         let result = match &before {
             None => "created",
             Some(_) if changes.is_empty() => "unchanged",
@@ -127,7 +157,8 @@ async fn apply_agent(
         };
         (result, dry_warnings, None, dry)
     } else {
-        let answer = create(client, id, file, json!({"overwrite": true})).await?;
+        let request = CreateAgentRequest { overwrite: Some(true), ..request_for(id, file) };
+        let answer = create(client, &request).await?;
         let CreatedAgentView { created, updated, config_version, warnings, .. } = read_view(&answer)?;
         let result = match (created, updated) {
             (true, _) => "created",
@@ -136,9 +167,7 @@ async fn apply_agent(
         };
         (result, warnings, Some(config_version), answer)
     };
-    json["result"] = result.into();
-    json["changes"] = changes.iter().map(KeyChange::json).collect();
-    Ok(AppliedAgent { result, changes, warnings, version, json })
+    Ok(AppliedAgent { warnings, version, document: AppliedAgentDocument { answer, result, changes } })
 }
 
 /// Returns the keys that change. A terminated agent begins again.
@@ -151,11 +180,12 @@ fn changes(agent: &AgentRecordView, after: &Value) -> Vec<KeyChange> {
 }
 
 fn show(id: &AgentId, answer: &AppliedAgent, dry_run: bool) -> Result<(), Failure> {
-    let head = match (dry_run, answer.result) {
+    let AppliedAgentDocument { result, changes, .. } = &answer.document;
+    let head = match (dry_run, *result) {
         (true, "unchanged") => format!("{id} would stay unchanged"),
         (true, result) => format!("{id} would be {result}"),
         (false, result) => format!("{id} {result}, configuration {}", answer.version.unwrap_or_default()),
     };
     write_line(&head)?;
-    answer.changes.iter().try_for_each(|change| write_line(&change.line()))
+    changes.iter().try_for_each(|change| write_line(&change.line()))
 }

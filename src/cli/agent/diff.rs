@@ -1,10 +1,12 @@
 //! Differences of two configurations, key by key.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 /// A changed key: its dotted path, and its values before and after; `null` if absent.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct KeyChange {
+    #[serde(rename = "key")]
     path: String,
     before: Value,
     after: Value,
@@ -15,11 +17,6 @@ impl KeyChange {
     pub(crate) fn line(&self) -> String {
         let shown = |value: &Value| if value.is_null() { "(none)".to_owned() } else { value.to_string() };
         format!("  {}: {} -> {}", self.path, shown(&self.before), shown(&self.after))
-    }
-
-    /// Returns the change as JSON.
-    pub(crate) fn json(&self) -> Value {
-        json!({"key": self.path, "before": self.before, "after": self.after})
     }
 }
 
@@ -48,6 +45,7 @@ fn compare(path: &str, before: &Value, after: &Value, changes: &mut Vec<KeyChang
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn keys_that_differ_are_named_with_their_path() {

@@ -2,14 +2,14 @@
 
 use super::super::exit::Failure;
 use super::super::input;
-use super::layers::{self, Written};
+use super::layers::{self, AgentLayers, Written};
 use crate::config::position::{FilePosition, locate};
 use crate::config::yaml::{self, YamlError};
 use crate::domain::agent::{AgentConfig, addresses};
 use crate::domain::decode::{self, DataError, TomlError};
 use crate::domain::ids::{AgentId, IdError};
 use crate::venue::resources;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,8 @@ pub(crate) type AgentFiles = BTreeMap<AgentId, AgentFile>;
 /// The content of an agent file.
 pub(crate) struct AgentFile {
     pub(crate) path: PathBuf,
-    /// Arguments of `agent/create`: `config`, `definition` and `state`.
-    pub(crate) given: Map<String, Value>,
+    /// Arguments of `agent/create`.
+    pub(crate) given: AgentLayers,
     /// The whole configuration; `None` if the file names a stored one, such as a template.
     pub(crate) config: Option<Value>,
 }
@@ -168,7 +168,7 @@ fn read(path: &Path) -> Result<(AgentId, AgentFile), AgentFileError> {
     let checked = AgentConfig::parse(&without_owners(&config)).map_err(wrong)?;
     // The venue checks kinds of resources that it has besides.
     resources::check_own(&checked).map_err(|error| wrong(error.to_string().into()))?;
-    let given = Map::from_iter([("config".to_owned(), config.clone())]);
+    let given = AgentLayers { config: Some(config.clone()), ..AgentLayers::default() };
     Ok((id, AgentFile { path, given, config: Some(config) }))
 }
 
@@ -217,7 +217,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
-        read(&path).map(|(id, file)| (id, file.config.unwrap_or_else(|| Value::Object(file.given))))
+        read(&path).map(|(id, file)| (id, file.config.unwrap_or_else(|| json!(file.given))))
     }
 
     #[test]

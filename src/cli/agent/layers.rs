@@ -1,6 +1,7 @@
 //! Agent files that name a stored configuration, such as a template, and their conversion to arguments of
 //! `agent/create`.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 /// Keys that `agent/create` accepts beside `config`.
@@ -11,7 +12,18 @@ pub(crate) enum Written {
     /// A whole configuration, which is checked without the venue.
     Config(Value),
     /// Arguments of `agent/create`, whose stored layers the venue reads.
-    Layers(Map<String, Value>),
+    Layers(AgentLayers),
+}
+
+/// Arguments of `agent/create` that a file gives.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct AgentLayers {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) config: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) definition: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<Value>,
 }
 
 /// A key stands beside `config` that `agent/create` doesn't accept there.
@@ -32,21 +44,21 @@ pub(crate) fn split(content: Value) -> Result<Written, AgentLayersError> {
         other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => return Ok(Written::Config(other)),
     };
     let is_call = map.contains_key("config") || map.contains_key("definition");
-    if !is_call && !names_stored(&map.get("state").unwrap_or(&Value::Null)["config"]) {
+    if !is_call && !names_stored_config(map.get("state")) {
         return Ok(Written::Config(Value::Object(map)));
     }
     let mut state = map.shift_remove("state");
     if !is_call {
         let mut layers = if map.is_empty() { Vec::new() } else { vec![Value::Object(map)] };
         layers.extend(take_config(&mut state));
-        return Ok(Written::Layers(create_arguments(layers, None, state)));
+        return Ok(Written::Layers(AgentLayers::new(layers, None, state)));
     }
     if let Some(key) = map.keys().find(|key| *key != "config" && !BESIDE.contains(&key.as_str())) {
         return Err(AgentLayersError { key: key.clone() });
     }
     let (config, definition) = (map.shift_remove("config"), map.shift_remove("definition"));
     if let (Some(Value::Object(mut config)), None, false) =
-        (config.clone(), &definition, state.as_ref().is_some_and(|state| names_stored(&state["config"])))
+        (config.clone(), &definition, names_stored_config(state.as_ref()))
     {
         config.extend(map);
         config.extend(state.map(|state| ("state".to_owned(), state)));
@@ -59,12 +71,13 @@ pub(crate) fn split(content: Value) -> Result<Written, AgentLayersError> {
     };
     layers.extend(map.shift_remove("name").map(|name| json!({"name": name})));
     layers.extend(take_config(&mut state));
-    Ok(Written::Layers(create_arguments(layers, definition, state)))
+    Ok(Written::Layers(AgentLayers::new(layers, definition, state)))
 }
 
-/// Whether a `config` is a path, an asset or a list of layers.
-fn names_stored(config: &Value) -> bool {
-    config.is_string() || config.is_array()
+/// Whether the `config` of a state is a path, an asset or a list of layers.
+fn names_stored_config(state: Option<&Value>) -> bool {
+    let config = state.and_then(|state| state.get("config"));
+    config.is_some_and(|config| config.is_string() || config.is_array())
 }
 
 /// Takes the layers of `state.config`, which override all others.
@@ -81,12 +94,8 @@ fn take_config(state: &mut Option<Value>) -> Vec<Value> {
     }
 }
 
-fn create_arguments(layers: Vec<Value>, definition: Option<Value>, state: Option<Value>) -> Map<String, Value> {
-    let mut given = Map::new();
-    if !layers.is_empty() {
-        given.insert("config".to_owned(), layers.into());
+impl AgentLayers {
+    fn new(layers: Vec<Value>, definition: Option<Value>, state: Option<Value>) -> Self {
+        Self { config: (!layers.is_empty()).then_some(layers.into()), definition, state }
     }
-    given.extend(definition.map(|definition| ("definition".to_owned(), definition)));
-    given.extend(state.map(|state| ("state".to_owned(), state)));
-    given
 }

@@ -4,6 +4,7 @@ mod apply;
 mod diff;
 mod files;
 mod layers;
+mod requests;
 mod warnings;
 
 use super::client::{Client, ServerArgs, encode, read_view};
@@ -16,9 +17,13 @@ use super::{CliContext, input};
 use crate::domain::agent::schema;
 use crate::domain::ids::AgentId;
 use crate::view::agent::{AgentEndView, AgentPage, AgentRowView, AgentSwitchView, UpdatedAgentView};
+use crate::view::request::AgentListRequest;
 use apply::ApplyOptions;
 use clap::Subcommand;
 pub(crate) use files::read_config;
+use requests::{AgentSwitchRequest, DeleteAgentRequest, ForkAgentRequest, MergedKeys};
+pub(crate) use requests::{CreateAgentRequest, UpdateAgentRequest};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use warnings::warn;
@@ -166,14 +171,16 @@ impl Agent {
             }
             Self::List { after, server } => list(&Client::new(&server)?, context.out, after).await,
             Self::Update { id, keys, expect, strict, server } => {
-                let mut input = json!({"agentId": id});
                 // A dotted key is merged into its map, a whole key replaces the value.
                 let (deep, whole): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(key, _)| key.contains('.'));
-                input["config"] = Value::Object(whole.into_iter().collect());
-                input["state"] = json!({"config": nest_keys(deep)});
-                input["expect"] = expect.map_or(Value::Null, Value::from);
-                input["strict"] = strict.then_some(true).into();
-                let answer = run(&Client::new(&server)?, "update", input).await?;
+                let request = UpdateAgentRequest {
+                    agent_id: id.as_str(),
+                    config: whole.into_iter().collect(),
+                    state: Some(MergedKeys { config: nest_keys(deep) }),
+                    expect,
+                    strict: strict.then_some(true),
+                };
+                let answer = run(&Client::new(&server)?, "update", &request).await?;
                 let updated: UpdatedAgentView = read_view(&answer)?;
                 warn(&id, &updated.warnings);
                 context.out.value(&answer, || {
@@ -183,19 +190,20 @@ impl Agent {
                 Ok(Exit::Ok)
             }
             Self::Suspend { id, reason, server } => {
-                let input = json!({"agentId": id, "reason": reason});
-                let answer = run(&Client::new(&server)?, "suspend", input).await?;
+                let request = AgentSwitchRequest { agent_id: &id, reason };
+                let answer = run(&Client::new(&server)?, "suspend", &request).await?;
                 context.out.typed_value::<AgentSwitchView>(&answer, status_line)?;
                 Ok(Exit::Ok)
             }
             Self::Resume { id, server } => {
-                let answer = run(&Client::new(&server)?, "resume", json!({"agentId": id})).await?;
+                let request = AgentSwitchRequest { agent_id: &id, reason: None };
+                let answer = run(&Client::new(&server)?, "resume", &request).await?;
                 context.out.typed_value::<AgentSwitchView>(&answer, status_line)?;
                 Ok(Exit::Ok)
             }
             Self::Fork { id, to, timeline, overwrite, server } => {
-                let input = json!({"agentId": id, "to": to, "timeline": timeline, "overwrite": overwrite});
-                let answer = run(&Client::new(&server)?, "fork", input).await?;
+                let request = ForkAgentRequest { agent_id: &id, to: &to, timeline, overwrite };
+                let answer = run(&Client::new(&server)?, "fork", &request).await?;
                 context.out.value(&answer, || format!("{to} is a fork of {id}"))?;
                 Ok(Exit::Ok)
             }
@@ -204,8 +212,8 @@ impl Agent {
                     let end = if remove { "deleted with its sessions and documents" } else { "ended for good" };
                     confirm(&format!("agent `{id}` would be {end}, and its unfinished tasks cancelled"))?;
                 }
-                let input = json!({"agentId": id, "remove": remove});
-                let answer = run(&Client::new(&server)?, "delete", input).await?;
+                let request = DeleteAgentRequest { agent_id: &id, remove };
+                let answer = run(&Client::new(&server)?, "delete", &request).await?;
                 context.out.typed_value(&answer, |end: &AgentEndView| {
                     let what = if remove { "removed" } else { "TERMINATED" };
                     format!("{id} {what}, {} unfinished tasks cancelled", end.cancelled)
@@ -217,8 +225,8 @@ impl Agent {
 }
 
 async fn list(client: &Client, out: CommandOutput, after: Option<AgentId>) -> Result<Exit, Failure> {
-    let asked = after.map_or_else(|| json!({}), |after| json!({"after": after}));
-    let page = client.run("v/ops/agent/list", &asked, None).await?;
+    let request = AgentListRequest { after: after.as_ref().map(AgentId::as_str), ..AgentListRequest::default() };
+    let page = client.run("v/ops/agent/list", &request, None).await?;
     let AgentPage { agents, next } = read_view(&page)?;
     out.page(&page, "agents", |_| {
         let row = |agent: &AgentRowView| {
@@ -233,12 +241,9 @@ async fn list(client: &Client, out: CommandOutput, after: Option<AgentId>) -> Re
     Ok(Exit::Ok)
 }
 
-/// Runs `v/ops/agent/<verb>`; keys without a value are left out.
-async fn run(client: &Client, verb: &str, mut input: Value) -> Result<Value, Failure> {
-    if let Some(map) = input.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
-    }
-    let answer = client.run(&format!("v/ops/agent/{verb}"), &input, None).await;
+/// Runs `v/ops/agent/<verb>`.
+async fn run(client: &Client, verb: &str, request: &impl Serialize) -> Result<Value, Failure> {
+    let answer = client.run(&format!("v/ops/agent/{verb}"), request, None).await;
     answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))
 }
 

@@ -13,11 +13,11 @@ use crate::domain::ids::{AgentId, Owner};
 use crate::domain::job::Job;
 use crate::process::telemetry::Metrics;
 use crate::store::StoreError;
-use crate::upkeep::audit;
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::jobs;
 use crate::venue::ledger;
+use crate::venue::upkeep::audit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const LIST_LIMIT: usize = 1_000;
 pub(crate) struct StoreContents {
     /// Committed turns, oldest first.
     pub(crate) turns: Vec<DemoTurn>,
-    /// Restored prompts of the clerk's turns, by [`Turn::place`].
+    /// Restored prompts of the clerk's turns, by [`DemoTurn::place`].
     pub(crate) seen: BTreeMap<String, RestoredRecord>,
     /// All jobs, ended and open.
     pub(crate) jobs: Vec<Job>,

@@ -2,7 +2,9 @@
 
 use super::super::exit::Failure;
 use crate::domain::decode;
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,6 +90,21 @@ pub(crate) fn seed() -> Result<Map<String, Value>, Failure> {
         .map_err(|e| Failure::internal(format!("the built-in workspace is malformed: {e}")))
 }
 
+/// An invoice of the initial workspace.
+#[derive(Debug, Deserialize)]
+pub(crate) struct SeededInvoice {
+    /// Key of the vendor in `w/vendors`.
+    pub(crate) vendor: String,
+    /// Total in EUR.
+    pub(crate) total: f64,
+}
+
+/// Returns the invoices of the initial workspace, by id.
+pub(crate) fn invoices() -> Result<BTreeMap<String, SeededInvoice>, Failure> {
+    let invoices = seed()?.get("w/invoices").cloned().unwrap_or_default();
+    decode::into_type(invoices).map_err(|e| Failure::internal(format!("the built-in invoices are malformed: {e}")))
+}
+
 /// Returns the agents with their configurations.
 pub(crate) fn agents() -> Result<Vec<(&'static str, Value)>, Failure> {
     let parse = |(name, text): (&'static str, &str)| {
@@ -105,7 +122,7 @@ mod tests {
 
     #[test]
     fn demo_files_are_legal_and_answers_take_the_configured_time() {
-        assert_eq!(seed().unwrap()["w/invoices"].as_object().unwrap().len(), 6);
+        assert_eq!(invoices().unwrap().len(), 6);
         assert_eq!(agents().unwrap().len(), 2);
         let folder = DemoFolder::make(Duration::from_millis(901)).unwrap();
         let rules = std::fs::read_to_string(folder.rules()).unwrap();

@@ -15,12 +15,16 @@ mod trouble;
 mod turns;
 
 use super::CliContext;
+use super::agent::CreateAgentRequest;
 use super::client::read_view;
 use super::exit::{Exit, Failure};
+use super::lattice::WriteValueRequest;
 use super::output::{Format, note};
+use super::submit::AgentTaskRequest;
 use crate::domain::job::JobStatus;
 use crate::view::job::JobView;
 use crate::view::request::StartedRequestView;
+use crate::view::to_json;
 use calls::LoggedCalls;
 use clap::Args;
 use disk::StoreContents;
@@ -28,7 +32,8 @@ use folder::{CLERK_AGENT, DemoFolder};
 use kill::Kill;
 use printer::Printer;
 use process::DemoServer;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 use std::time::Duration;
 use times::{PARAGRAPH_PAUSE, READ_PAUSE, TASKS_TIME_LIMIT};
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,13 +53,7 @@ const QUIET_TIME: Duration = Duration::from_millis(80);
 
 /// Reads of the calls' log between two reads of the turns, which take long on a busy machine.
 const LOG_READS: usize = 20;
-/// Seeds a workspace, creates two agents, submits six tasks, shows every turn as it is committed,
-/// kills the server with SIGKILL in the middle of turns, and starts it again. Then shows what goes
-/// wrong in a fleet: a typed output that is refused, a busy provider, a cancelled call, and a task that
-/// kills its workers and is driven again. At last it closes the books.
-///
-/// Needs no key and no server: the model plays by rules, and everything is in a temporary folder.
-/// Exits with 1 when anything was lost, done twice or is unaccounted for.
+/// Arguments of `trellis demo`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis demo --keep")]
 pub(crate) struct Demo {
@@ -149,28 +148,37 @@ async fn open(folder: &DemoFolder, printer: &Printer) -> Result<DemoServer, Fail
     let seed = folder::seed()?;
     let paths: Vec<&str> = seed.keys().map(String::as_str).collect();
     for (path, value) in &seed {
-        up.client.run("v/ops/lattice/write", &json!({"path": path, "value": value}), None).await?;
+        let request = WriteValueRequest { path: path.as_str(), value: value.clone(), expect: None };
+        up.client.run("v/ops/lattice/write", &request, None).await?;
     }
     printer.entry("workspace", &paths.join(", "))?;
     for (agent, config) in folder::agents()? {
-        up.client.run("v/ops/agent/create", &json!({"agentId": agent, "config": config}), None).await?;
-        let about = config["description"].as_str().unwrap_or_default();
+        let request = CreateAgentRequest { agent_id: agent, config: Some(&config), ..CreateAgentRequest::default() };
+        up.client.run("v/ops/agent/create", &request, None).await?;
+        let about = config.get("description").and_then(Value::as_str).unwrap_or_default();
         printer.entry("agent", &format!("{agent}: {about}"))?;
     }
     printer.entry("model", "rules that play both agents; any provider's model can take their place")?;
     Ok(up)
 }
 
+/// Input of a task for the clerk.
+#[derive(Serialize)]
+struct InvoiceTask<'a> {
+    /// Id of the invoice.
+    invoice: &'a str,
+    vendor: &'a str,
+}
+
 /// Step 2: submits the tasks.
 async fn submit(up: &DemoServer, printer: &Printer) -> Result<(), Failure> {
-    let seed = folder::seed()?;
-    let invoices = seed["w/invoices"].as_object().into_iter().flatten();
+    let invoices = folder::invoices()?;
     printer.caption("Six invoices are submitted as tasks; four of them run at a time")?;
-    for (id, invoice) in invoices {
-        let input = json!({"invoice": id, "vendor": invoice["vendor"]});
+    for (id, invoice) in &invoices {
+        let input = to_json(&InvoiceTask { invoice: id.as_str(), vendor: &invoice.vendor });
         let key = format!("invoice-{id}").parse().map_err(|e| Failure::internal(format!("{e}")))?;
-        let body = json!({"agentId": CLERK_AGENT, "input": input, "timeout": 0});
-        let answer = up.client.run("v/ops/agent/request", &body, Some(&key)).await?;
+        let request = AgentTaskRequest::new(CLERK_AGENT, input.clone());
+        let answer = up.client.run("v/ops/agent/request", &request, Some(&key)).await?;
         let StartedRequestView { job, .. } = read_view(&answer)?;
         let short: String = job.as_str().chars().take(8).collect();
         printer.line(&format!("   {id:<12} {:<52}  is job {short}…", input.to_string()))?;

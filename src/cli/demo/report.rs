@@ -1,11 +1,13 @@
 //! The end of the demo: decisions, repeated model calls, one turn in detail, the audit.
 
 use super::super::client::{Client, read_view};
+use super::super::escape::escape_data;
 use super::super::exit::Failure;
+use super::super::lattice::ReadValueRequest;
 use super::super::output::field;
 use super::calls::LoggedCalls;
 use super::disk::StoreContents;
-use super::folder::{self, CLERK_AGENT, DemoFolder, HELPER_AGENT};
+use super::folder::{self, CLERK_AGENT, DemoFolder, HELPER_AGENT, SeededInvoice};
 use super::kill::Kill;
 use super::printer::{Printer, WIDTH, fit_line, wrap};
 use super::process;
@@ -21,7 +23,7 @@ use crate::view::lattice::ValueView;
 use crate::view::ledger::TurnMessageView;
 use crate::view::to_json;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns before the reason of a decision.
@@ -84,7 +86,7 @@ impl WorkspaceValues {
     /// Reads the values over HTTP.
     pub(crate) async fn read(client: &Client) -> Result<Self, Failure> {
         let read = async |path: &str| {
-            let answer = client.run("v/ops/lattice/read", &json!({"path": path}), None).await?;
+            let answer = client.run("v/ops/lattice/read", &ReadValueRequest { path, max_size: None }, None).await?;
             let ValueView { value, .. } = read_view(&answer)?;
             Ok::<_, Failure>(value.unwrap_or_default())
         };
@@ -208,7 +210,7 @@ fn turns(disk: &StoreContents) -> String {
 }
 
 fn count_seeded_lines() -> Result<usize, Failure> {
-    Ok(folder::seed()?["w/ledger"].as_array().map_or(0, Vec::len))
+    Ok(folder::seed()?.get("w/ledger").and_then(Value::as_array).map_or(0, Vec::len))
 }
 
 /// Prints the decisions of the agents.
@@ -216,10 +218,8 @@ pub(crate) fn decisions(printer: &Printer, tree: &WorkspaceValues) -> Result<(),
     printer.caption("What came of it: w/decisions")?;
     let heading = format!("   {:<8}  {:<18}  {:>9}  {:<9}  BECAUSE", "INVOICE", "VENDOR", "EUR", "DECISION");
     printer.line(&printer.out.dim(&heading))?;
-    let seed = folder::seed()?;
-    for (id, invoice) in seed["w/invoices"].as_object().into_iter().flatten() {
-        let decision = &tree.decisions[id];
-        let (vendor, total) = (field(invoice, "vendor"), invoice["total"].as_f64().unwrap_or_default());
+    for (id, SeededInvoice { vendor, total }) in folder::invoices()? {
+        let (decision, vendor) = (&tree.decisions[&id], escape_data(&vendor));
         let word = if decision.is_null() { "none".to_owned() } else { field(decision, "decision") };
         let start = format!("   {id:<8}  {vendor:<18}  {total:>9.2}  {word:<9}  ");
         for (at, line) in wrap(&field(decision, "reason"), WIDTH - REASON_COLUMN).iter().enumerate() {
@@ -326,11 +326,12 @@ fn problems(
         asked.unexplained.is_empty(),
         format!("turns asked for again although they were on disk: {}", asked.unexplained.join(", ")),
     );
-    let seed = folder::seed()?;
     let before = count_seeded_lines()?;
-    for id in seed["w/invoices"].as_object().into_iter().flatten().map(|(id, _)| id) {
-        must(tree.decisions[id]["decision"].is_string(), format!("`w/decisions/{id}` is missing"));
-        let lines = tree.ledger.iter().skip(before).filter(|line| line["invoice"] == **id).count();
+    for id in folder::invoices()?.keys() {
+        let decision = tree.decisions.get(id).and_then(|decision| decision.get("decision"));
+        must(decision.is_some_and(Value::is_string), format!("`w/decisions/{id}` is missing"));
+        let is_about = |line: &&Value| line.get("invoice").and_then(Value::as_str) == Some(id.as_str());
+        let lines = tree.ledger.iter().skip(before).filter(is_about).count();
         must(lines == 1, format!("expected one line of {id} in `w/ledger`, got {lines}"));
     }
     let ours = |job: &&Job| [CLERK_AGENT, HELPER_AGENT].contains(&job.head.agent.as_str());

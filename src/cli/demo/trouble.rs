@@ -1,10 +1,13 @@
 //! The second part of the demo: a typed output that is refused once, a busy provider, a cancelled call, and a task that
 //! kills its workers and is redriven.
 
+use super::super::agent::{CreateAgentRequest, UpdateAgentRequest};
 use super::super::client::{Client, read_view};
 use super::super::escape::escape_data;
 use super::super::exit::Failure;
+use super::super::job::CancelJobBody;
 use super::super::output::format_line;
+use super::super::submit::AgentTaskRequest;
 use super::calls::LoggedCalls;
 use super::folder::DemoFolder;
 use super::printer::{Printer, fit_line};
@@ -16,10 +19,10 @@ use crate::domain::job::JobStatus;
 use crate::view::dead::{DeadLetterPage, RedriveView};
 use crate::view::job::JobView;
 use crate::view::ledger::TurnMessageView;
-use crate::view::request::StartedRequestView;
+use crate::view::request::{IdRequest, StartedRequestView};
 use crate::view::tree::TimelineTurnView;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -75,12 +78,13 @@ fn format_output(record: &JobView) -> String {
     record.output.as_ref().map(format_line).unwrap_or_default()
 }
 
-async fn submit(client: &Client, agent: &str, config: Value, input: Value) -> Result<JobId, Failure> {
-    let mut config = config;
-    config["model"] = json!({"provider": "scripted", "name": "rules"});
-    client.run("v/ops/agent/create", &json!({"agentId": agent, "config": config}), None).await?;
-    let body = json!({"agentId": agent, "input": input, "timeout": 0});
-    let answer = client.run("v/ops/agent/request", &body, None).await?;
+/// Creates an agent with this configuration and the scripted model, and gives it a task.
+async fn submit(client: &Client, agent: &str, mut config: Map<String, Value>, input: Value) -> Result<JobId, Failure> {
+    config.insert("model".to_owned(), json!({"provider": "scripted", "name": "rules"}));
+    let config = Value::Object(config);
+    let request = CreateAgentRequest { agent_id: agent, config: Some(&config), ..CreateAgentRequest::default() };
+    client.run("v/ops/agent/create", &request, None).await?;
+    let answer = client.run("v/ops/agent/request", &AgentTaskRequest::new(agent, input), None).await?;
     let StartedRequestView { job, .. } = read_view(&answer)?;
     Ok(job)
 }
@@ -124,7 +128,8 @@ pub(crate) async fn tell(
             problems.push(format!("{what} is {found}, expected {expected}"));
         }
     }
-    if typed.output.as_ref().is_none_or(|output| output["count"] != 3) {
+    let counted = typed.output.as_ref().and_then(|output| output.get("count")).and_then(Value::as_u64);
+    if counted != Some(3) {
         let found = typed.output.clone().unwrap_or_default();
         problems.push(format!("expected the typed output `{{count: 3, …}}`, got {found}"));
     }
@@ -143,7 +148,11 @@ async fn run_planner(client: &Client, printer: &Printer) -> Result<JobView, Fail
         "type": "object", "properties": {"count": {"type": "integer"}, "reason": {"type": "string"}},
         "required": ["count"], "additionalProperties": false
     });
-    let config = json!({"loop": "goalTree", "tools": ["subgoal"], "outputs": {"complete": {"schema": schema}}});
+    let config = Map::from_iter([
+        ("loop".to_owned(), json!("goalTree")),
+        ("tools".to_owned(), json!(["subgoal"])),
+        ("outputs".to_owned(), json!({"complete": {"schema": schema}})),
+    ]);
     printer.entry("planner", "a goal tree with a typed output, {count: integer, reason?: string}")?;
     let job = submit(client, "planner", config, json!("How many invoices can be paid?")).await?;
     let record = wait_for_record(client, &job, is_ended).await?;
@@ -169,7 +178,7 @@ fn format_message(message: &TurnMessageView) -> Option<String> {
 /// Runs a task whose provider is busy once. Returns its record, and why it waited.
 async fn run_caller(client: &Client, printer: &Printer) -> Result<(JobView, String), Failure> {
     printer.entry("caller", "its provider answers 429 once, `Retry-After` 1.5 s")?;
-    let job = submit(client, "caller", json!({}), json!("Send the list.")).await?;
+    let job = submit(client, "caller", Map::new(), json!("Send the list.")).await?;
     let waiting = wait_for_record(client, &job, |record| record.waiting.is_some() || is_ended(record)).await?;
     let reason = waiting.waiting.map(|wait| escape_data(&wait.reason).into_owned()).unwrap_or_default();
     printer.entry("", &format!("it holds no slot, and says why it waits: {reason}"))?;
@@ -180,9 +189,10 @@ async fn run_caller(client: &Client, printer: &Printer) -> Result<(JobView, Stri
 
 async fn run_dreamer(up: &DemoServer, folder: &DemoFolder, printer: &Printer) -> Result<JobView, Failure> {
     printer.entry("dreamer", "its model never answers; somebody cancels the task")?;
-    let job = submit(&up.client, "dreamer", json!({}), json!("Think about it.")).await?;
+    let job = submit(&up.client, "dreamer", Map::new(), json!("Think about it.")).await?;
     wait_for_call(folder, up.pid, "dreamer").await?;
-    up.client.put(&format!("jobs/{job}/cancel"), &json!({"reason": "it takes too long"})).await?;
+    let reason = Some("it takes too long".to_owned());
+    up.client.put(&format!("jobs/{job}/cancel"), &CancelJobBody { reason }).await?;
     let record = wait_for_record(&up.client, &job, is_ended).await?;
     printer.entry("", &format!("the model call is dropped, the task is {}", record.status.as_str()))?;
     Ok(record)
@@ -195,7 +205,7 @@ async fn run_parser(
     printer: &Printer,
 ) -> Result<(DemoServer, JobView, JobView), Failure> {
     printer.entry("parser", &format!("its task kills the process that serves it, {CRASH_LIMIT} times"))?;
-    let config = json!({"systemPrompt": "You count pages."});
+    let config = Map::from_iter([("systemPrompt".to_owned(), json!("You count pages."))]);
     let job = submit(&up.client, "parser", config, json!("Count the pages of report 7.")).await?;
     let mut up = up;
     for life in 1..=CRASH_LIMIT {
@@ -210,9 +220,10 @@ async fn run_parser(
     printer.entry("", &format!("the task is {status} ({code}), everything else goes on"))?;
     let letters = wait_for_dead_letter(&up.client, &job).await?;
     printer.entry("", &format!("`trellis dead list`: {}", fit_line(&letters, TEXT_COLUMNS)))?;
-    let patch = json!({"agentId": "parser", "config": {"systemPrompt": "You count pages. Leave page 13 out."}});
-    up.client.run("v/ops/agent/update", &patch, None).await?;
-    let driven = up.client.run("v/ops/dead/redrive", &json!({"id": job}), None).await?;
+    let config = Map::from_iter([("systemPrompt".to_owned(), json!("You count pages. Leave page 13 out."))]);
+    let request = UpdateAgentRequest { agent_id: "parser", config, ..UpdateAgentRequest::default() };
+    up.client.run("v/ops/agent/update", &request, None).await?;
+    let driven = up.client.run("v/ops/dead/redrive", &IdRequest { id: job.as_str() }, None).await?;
     let RedriveView { job, .. } = read_view(&driven)?;
     let redriven = wait_for_record(&up.client, &job, is_ended).await?;
     let (status, output) = (redriven.status.as_str(), format_output(&redriven));

@@ -2,6 +2,7 @@
 
 use super::super::client::{Client, read_view};
 use super::super::exit::Failure;
+use super::super::lattice::ReadValueRequest;
 use super::super::output::field;
 use super::folder::{CLERK_AGENT, HELPER_AGENT};
 use super::printer::{Printer, WIDTH, fit_line};
@@ -12,7 +13,6 @@ use crate::view::job_list::JobListPage;
 use crate::view::lattice::ValueView;
 use crate::view::ledger::TurnRecordView;
 use crate::view::tree::TimelineTurnView;
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns before the words of a turn.
@@ -71,8 +71,8 @@ impl DemoTurn {
 
 /// Reads the timeline of an agent over HTTP.
 pub(crate) async fn read_timeline(client: &Client, agent: &str) -> Result<Vec<TimelineTurnView>, Failure> {
-    let path = json!({"path": format!("g/{agent}/timeline")});
-    let answer = client.run("v/ops/lattice/read", &path, None).await?;
+    let path = format!("g/{agent}/timeline");
+    let answer = client.run("v/ops/lattice/read", &ReadValueRequest { path: &path, max_size: None }, None).await?;
     let ValueView { value, .. } = read_view(&answer)?;
     value.filter(|value| !value.is_null()).map_or_else(|| Ok(Vec::new()), |value| read_view(&value))
 }
@@ -168,7 +168,7 @@ impl TurnPrinter {
     }
 }
 
-/// Cuts a line to [`WIDTH`] columns; unlike [`cut`], spaces stay.
+/// Cuts a line to [`WIDTH`] columns; its spaces stay.
 fn cut_line(line: &str) -> String {
     line.chars().take(WIDTH).collect()
 }

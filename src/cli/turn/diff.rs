@@ -6,8 +6,9 @@ use super::super::exit::{Exit, Failure};
 use super::super::output::CommandOutput;
 use super::table::prompt;
 use crate::view::ledger::{LedgerRowView, LedgerView, TurnView};
+use crate::view::to_json;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 2;
@@ -24,6 +25,20 @@ pub(crate) struct ChangedPart {
     after: Option<LedgerRowView>,
 }
 
+/// Differences of the prompts of two turns.
+#[derive(Serialize)]
+struct PromptDifference<'a> {
+    /// Name of the earlier turn.
+    before: &'a str,
+    /// Name of the later turn.
+    after: &'a str,
+    /// Whether the hashes of the prompts are equal.
+    same: bool,
+    parts: &'a [ChangedPart],
+    /// Changed lines with some around them; null if one of the prompts can't be assembled.
+    lines: Option<&'a [String]>,
+}
+
 pub(crate) fn show(out: CommandOutput, before: &Value, after: &Value) -> Result<Exit, Failure> {
     let (before, after): (TurnView, TurnView) = (read_view(before)?, read_view(after)?);
     let rows = |turn: &TurnView| turn.ledger.as_ref().map(|ledger| ledger.rows.clone()).unwrap_or_default();
@@ -33,12 +48,14 @@ pub(crate) fn show(out: CommandOutput, before: &Value, after: &Value) -> Result<
         _ => None,
     };
     let hash = |ledger: &LedgerView| ledger.prompt.clone();
-    let value = json!({
-        "before": before.name, "after": after.name,
-        "same": before.ledger.as_ref().map(hash) == after.ledger.as_ref().map(hash),
-        "parts": parts, "lines": lines,
-    });
-    out.value(&value, || text(out, [&before.name, &after.name], &parts, lines.as_deref()))?;
+    let difference = PromptDifference {
+        before: &before.name,
+        after: &after.name,
+        same: before.ledger.as_ref().map(hash) == after.ledger.as_ref().map(hash),
+        parts: &parts,
+        lines: lines.as_deref(),
+    };
+    out.value(&to_json(&difference), || text(out, [&before.name, &after.name], &parts, lines.as_deref()))?;
     Ok(Exit::Ok)
 }
 

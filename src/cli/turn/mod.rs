@@ -8,7 +8,7 @@ use super::CliContext;
 use super::client::{Client, ServerArgs, encode, read_view};
 use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::filter::{Filter, append_next, read_filtered};
+use super::filter::{Filter, FilteredPageEnd, append_next, read_filtered};
 use super::output::CommandOutput;
 use super::submit::NO_AGENT;
 use crate::domain::ids::{AgentId, IdError};
@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use table::{call_arguments, format_short, ledger_text, prompt as prompt_text};
+pub(crate) use table::{call_arguments, format_short, format_version, ledger_text, prompt as prompt_text};
 
 /// Turns that are searched for the session of a turn without one.
 const SEARCHED_TURNS: &str = "1000";
@@ -217,10 +217,11 @@ async fn list(
 ) -> Result<Exit, Failure> {
     let page =
         read_filtered(client, &format!("agents/{}/turns", encode(agent.as_str())), "turns", query, limit).await?;
+    let FilteredPageEnd { next, .. } = read_view(&page)?;
     out.typed_page::<TurnRowView>(&page, "turns", |turns| {
         let rows: Vec<_> = turns.iter().map(row).collect();
         let table = out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows);
-        append_next(table, turns.len(), page["next"].as_str())
+        append_next(table, turns.len(), next.as_deref())
     })?;
     Ok(Exit::Ok)
 }
@@ -252,7 +253,7 @@ async fn show(client: &Client, out: CommandOutput, name: &TurnName, prompt: bool
         let why = if gone.is_empty() { "it had none".to_owned() } else { format!("erased: {}", gone.join(", ")) };
         return Err(Failure::new(Exit::Conflict, format!("the prompt of turn `{name}` can't be shown: {why}")));
     };
-    out.value(&turn["request"], || table::prompt(request))?;
+    out.value(turn.get("request").unwrap_or(&Value::Null), || table::prompt(request))?;
     Ok(Exit::Ok)
 }
 

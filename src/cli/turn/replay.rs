@@ -14,7 +14,8 @@ use crate::model::LiveText;
 use crate::view::ledger::ReplayView;
 use crate::view::to_json;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 /// What an experiment changes.
@@ -40,11 +41,7 @@ pub(crate) struct ExperimentArgs {
 }
 
 impl ExperimentArgs {
-    fn body(&self) -> Result<Value, Failure> {
-        let mut body = Map::new();
-        if !self.without.is_empty() {
-            body.insert("without".into(), json!(self.without));
-        }
+    fn body(&self) -> Result<ReplayBody, Failure> {
         let mut with = Map::new();
         for given in &self.with {
             let (path, value) = given
@@ -54,18 +51,37 @@ impl ExperimentArgs {
             let value = decode::json(value.as_bytes()).unwrap_or_else(|_| value.into());
             with.insert(path.to_owned(), value);
         }
-        if !with.is_empty() {
-            body.insert("with".into(), with.into());
-        }
-        if let Some(model) = &self.model {
-            body.insert("model".into(), json!(model));
-        }
-        if let Some(file) = &self.agent_config {
+        let config = self.agent_config.as_ref().map(|file| {
             let config = agent::read_config(file);
-            body.insert("config".into(), config.map_err(|e| Failure::usage(format!("`{}`: {e}", file.display())))?);
-        }
-        Ok(Value::Object(body))
+            config.map_err(|e| Failure::usage(format!("`{}`: {e}", file.display())))
+        });
+        let config = config.transpose()?;
+        Ok(ReplayBody { without: self.without.clone(), with, model: self.model.clone(), config })
     }
+}
+
+/// Body of `POST agents/{id}/turns/{session}/{turn}/replay`.
+#[derive(PartialEq, Default, Serialize)]
+struct ReplayBody {
+    /// Paths that are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without: Vec<String>,
+    /// Other values by their paths.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    with: Map<String, Value>,
+    /// Another model, `provider/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// Another configuration of the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config: Option<Value>,
+}
+
+/// What JSON output shows of several turns.
+#[derive(Serialize)]
+struct ReplayList {
+    /// The venue's answers as they came.
+    replayed: Vec<Value>,
 }
 
 pub(crate) async fn run(
@@ -82,8 +98,9 @@ pub(crate) async fn run(
     for address in &addresses {
         match client.post(&format!("{address}/replay"), &body).await {
             Ok(answer) => {
-                output::note_incomplete(&answer);
-                replays.push(read_view(&answer)?);
+                let replay: ReplayView = read_view(&answer)?;
+                output::note_incomplete(&replay.incomplete);
+                replays.push(replay);
                 answers.push(answer);
             }
             // Of many turns, some have no prompt or are erased: that is reported, and not counted as a difference.
@@ -97,11 +114,11 @@ pub(crate) async fn run(
         }
     }
     let out = context.out;
-    let experiment = body.as_object().is_some_and(|body| !body.is_empty());
+    let experiment = body != ReplayBody::default();
     if single && let ([answer], [replay]) = (answers.as_slice(), replays.as_slice()) {
         out.value(answer, || if experiment { format_comparison(out, replay) } else { format_verdict(replay) })?;
     } else {
-        let page = json!({"replayed": answers});
+        let page = to_json(&ReplayList { replayed: answers });
         out.page(&page, "replayed", |_| replays.iter().map(format_verdict).collect::<Vec<_>>().join("\n"))?;
     }
     if change.ask {

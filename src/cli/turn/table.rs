@@ -242,7 +242,7 @@ fn format_sent_size(sent: &SentRequestView) -> String {
 const HASH_CHARS: usize = 8;
 
 /// Formats `@VERSION`, else the beginning of a hash: `#0a1b2c3d`.
-fn format_version(version: Option<u64>, hash: Option<&str>) -> String {
+pub(crate) fn format_version(version: Option<u64>, hash: Option<&str>) -> String {
     match (version, hash) {
         (Some(version), _) => format!("@{version}"),
         (None, Some(hash)) => format!("#{}", hash.get(..HASH_CHARS).unwrap_or(hash)),
@@ -252,7 +252,8 @@ fn format_version(version: Option<u64>, hash: Option<&str>) -> String {
 
 /// Formats source and version, and what an operation has read for it.
 fn origin(row: &LedgerRowView) -> String {
-    let reads: Vec<_> = row.reads.iter().map(|seen| seen.path.clone() + &format_version(seen.version, None)).collect();
+    let reads: Vec<_> =
+        row.reads.iter().map(|seen| seen.path.clone() + &format_version(seen.version, seen.hash.as_deref())).collect();
     let reads = if reads.is_empty() { String::new() } else { format!(" reading {}", reads.join(", ")) };
     let source = row.source.as_deref().unwrap_or_default();
     format!("{source}{}{reads}", format_version(row.version, row.hash.as_deref()))

@@ -1,8 +1,8 @@
 //! `auth.*`: names and keys as lists in one text, and settings that belong together.
 
-use super::super::layers::ConfigLayers;
-use super::super::{AuthConfig, AuthMode, Config, DidKeys};
-use super::{duration, parse, path};
+use super::values::{duration, parse, path};
+use crate::config::layers::ConfigLayers;
+use crate::config::settings::{AuthConfig, AuthMode, Config, DidKeys};
 use crate::domain::ids::did::DidKey;
 use crate::domain::token::TokenSubject;
 use std::time::Duration;

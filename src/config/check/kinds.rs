@@ -1,8 +1,9 @@
 //! `resources.kinds.*`: kinds of resources that other servers provide.
 
-use super::super::layers::{ConfigLayers, KINDS, LayerEntry};
-use super::super::url::parse_callable;
-use super::super::{ResourceKind, ResourcesConfig, SettingOrigin, error_value};
+use crate::config::layers::{ConfigLayers, KINDS, LayerEntry, SettingOrigin};
+use crate::config::mask::error_value;
+use crate::config::settings::{ResourceKind, ResourcesConfig};
+use crate::config::url::parse_callable;
 use crate::domain::authority::envelope::AccessMode;
 use crate::domain::limits::REMOTE_KINDS;
 use crate::domain::resource::remote::{check_kind, parse_operations};

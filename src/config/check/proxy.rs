@@ -1,7 +1,9 @@
 //! `proxy`, `proxy_file` and `no_proxy` of a section.
 
-use super::super::proxy::{ProxySettings, check_exceptions};
-use super::{ConfigLayers, parse, urls};
+use super::urls;
+use super::values::parse;
+use crate::config::layers::ConfigLayers;
+use crate::config::proxy::{ProxySettings, check_exceptions};
 
 const EXPECTED: &str = "`none`, `environment` or `http://[user:password@]host:port`";
 const EXCEPTIONS: &str = "hosts with commas between such as `internal.example, 10.0.0.0/8, ::1`, of networks with at most 32 \

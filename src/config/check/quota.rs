@@ -1,6 +1,7 @@
 //! `quota.*`: the default quota of owners.
 
-use super::{ConfigLayers, number, parse};
+use super::values::{number, parse};
+use crate::config::layers::ConfigLayers;
 use crate::domain::quota::{ByteLimit, MOST, QuotaSettings};
 
 pub(super) fn read(l: &mut ConfigLayers) -> QuotaSettings {

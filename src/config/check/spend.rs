@@ -1,6 +1,7 @@
 //! `spend.*`: caps, prices and the time zone of a day.
 
-use super::{ConfigLayers, parse};
+use super::values::parse;
+use crate::config::layers::ConfigLayers;
 use crate::domain::cap::{CapPolicy, Ceiling, SpendSettings, Zone, parse_prices};
 
 const CEILING: &str = "`tokens=N`, `cost=DOLLARS` or both with `:` between, such as `tokens=200000:cost=2.5`";

@@ -1,7 +1,8 @@
 //! `tls_ca`, `tls_cert` and `tls_key` of a section.
 
-use super::super::TlsFiles;
-use super::{ConfigLayers, path};
+use super::values::path;
+use crate::config::layers::ConfigLayers;
+use crate::config::settings::TlsFiles;
 
 /// Reads the files; certificate and key must be set together.
 pub(super) fn read(l: &mut ConfigLayers, section: &str) -> TlsFiles {

@@ -1,8 +1,9 @@
 //! A URL of a setting, or of the file of its `…_file`, so that a password needn't be in the environment.
 
-use super::super::{SettingOrigin, error_value};
-use super::{ConfigLayers, path};
+use super::values::path;
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
+use crate::config::layers::{ConfigLayers, SettingOrigin};
+use crate::config::mask::error_value;
 
 /// The text of a URL, and where it was found.
 pub(super) struct UrlSetting {
@@ -52,7 +53,12 @@ pub(super) fn read_url(l: &mut ConfigLayers, key: &str) -> Option<UrlSetting> {
 }
 
 /// Reads a URL with [`read_url`] and parses it by `read`.
-pub(super) fn read<T: Default>(l: &mut ConfigLayers, key: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
+pub(in crate::config) fn read<T: Default>(
+    l: &mut ConfigLayers,
+    key: &str,
+    expected: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> T {
     let Some(given) = read_url(l, key) else { return T::default() };
     read(&given.text).unwrap_or_else(|| {
         given.refuse(l, expected, None);

@@ -1,9 +1,14 @@
 //! The abilities that operations, routes and resources ask for.
 
 use super::capability::ability_covers;
+use crate::nearest::did_you_mean;
+use crate::visible::quote_foreign;
+
+/// Ability to call an operation that was published while the process runs, on the operation's own path.
+pub const INVOKE: &str = "invoke";
 
 /// Every ability that an operation, a route or a resource asks for; a test compares it with the code.
-pub const ABILITIES: [&str; 48] = [
+pub const ABILITIES: [&str; 49] = [
     "agent/create",
     "agent/delete",
     "agent/fork",
@@ -21,6 +26,7 @@ pub const ABILITIES: [&str; 48] = [
     "crud/write",
     "http/get",
     "http/post",
+    INVOKE,
     "job/approve",
     "job/cancel",
     "job/complete",
@@ -59,9 +65,33 @@ pub fn is_known(held: &str) -> bool {
     ABILITIES.iter().any(|asked| ability_covers(held, asked))
 }
 
+/// Returns a warning about a held ability that is enough for none of [`ABILITIES`], with the nearest known one. It is no
+/// error: builds of other versions may ask for it. `place` is the capability's place in the input, e.g. `caps[0]`.
+pub fn unknown_ability(place: &str, held: &str) -> Option<String> {
+    if is_known(held) {
+        return None;
+    }
+    let groups = ABILITIES.iter().filter_map(|ability| Some(ability.split_once('/')?.0));
+    let names: Vec<&str> = ABILITIES.iter().copied().chain(groups).collect();
+    Some(format!("`{place}.can`: nothing needs `{}`{}", quote_foreign(held), did_you_mean(held, &names)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_ability_is_warned_of() {
+        for (held, expected) in [
+            ("crud/read", None),
+            ("crud", None),
+            ("crud/raed", Some("`caps[0].can`: nothing needs `crud/raed`, did you mean `crud/read`")),
+            ("crd", Some("`caps[0].can`: nothing needs `crd`, did you mean `crud`")),
+            ("elvis", Some("`caps[0].can`: nothing needs `elvis`")),
+        ] {
+            assert_eq!(unknown_ability("caps[0]", held).as_deref(), expected, "{held}");
+        }
+    }
 
     #[test]
     fn a_covering_ability_is_known() {

@@ -1,16 +1,14 @@
 //! Everything that a prompt is made of: what the worker fetched, and what a record of it stores.
 
 use super::budget::PromptBudget;
+pub use super::frame::PromptFrame;
 use super::item::PromptItem;
 use super::sight::Viewer;
 use super::transcript_turn::TranscriptTurn;
-use crate::agent::CompletionRule;
-use crate::agent::PromptStyle;
-use crate::authority::{Authority, Disclosure};
-use crate::chat::{ModelSettings, OutputFormat};
+use crate::chat::OutputFormat;
 use crate::context::goals::GoalView;
 use crate::event::Event;
-use crate::ids::{AgentId, AssetId, EventId, JobId};
+use crate::ids::{AssetId, EventId, JobId};
 use crate::media::Attachment;
 use crate::prefix::StablePrefix;
 use crate::session::{CallerMessage, PendingJob};
@@ -52,45 +50,6 @@ pub enum Layout {
     MapFirst,
     /// Stable parts before parts that change, continuing the stable prefix of the session's last prompt.
     StableFirst(Option<StablePrefix>),
-}
-
-/// Values that stay the same over the turns of a configuration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PromptFrame {
-    /// Id of the agent.
-    pub agent: AgentId,
-    /// Name of the venue.
-    pub venue: String,
-    /// Settings of the model.
-    pub model: ModelSettings,
-    /// Authority of the turn.
-    pub authority: Authority,
-    /// How the prompt tells the model its authority; absent in older records, and where nothing is limited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disclosure: Option<Disclosure>,
-    /// Most authority of the turn's request.
-    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
-    pub bound: Authority,
-    /// What completes a task.
-    pub completion: CompletionRule,
-    /// A placeholder without a value fails the turn.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub strict: bool,
-    /// Paths of the seed's catalogue (`v/ops/covia/…`) are in use.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub aliases: bool,
-    /// The agent is anonymous: its configured text is the whole system prompt.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub bare: bool,
-    /// Which texts of the venue stand in the prompt.
-    #[serde(default, skip_serializing_if = "is_full")]
-    pub prompt: PromptStyle,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_full(prompt: &PromptStyle) -> bool {
-    *prompt == PromptStyle::Full
 }
 
 impl PromptFrame {

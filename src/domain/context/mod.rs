@@ -13,6 +13,7 @@ pub mod digest;
 pub mod entry;
 pub mod events;
 pub mod fill;
+mod frame;
 pub mod goals;
 pub mod inputs;
 pub mod item;

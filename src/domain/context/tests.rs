@@ -13,7 +13,7 @@ use crate::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::event::{Event, Payload};
 use crate::job::{ErrorCode, JobResult};
 use crate::session::{CallRecord, CallerMessage, PendingJob, TurnRecord};
-use crate::tools::{ToolTable, guard::Guards};
+use crate::tools::ToolTable;
 use crate::values::{ContextMapping, Resolver, Values, inserted_values::KnownValues};
 use crate::{ids::JobId, origin::Origin, time::Millis};
 use serde_json::{Value, json};
@@ -118,17 +118,7 @@ fn inputs(budget: usize, items: Vec<PromptItem>, served: ServedEvents) -> Inputs
         system: "You are a clerk.".into(),
         values: KnownValues::default(),
         items,
-        tools: Arc::new(ToolTable {
-            specs: Vec::new().into(),
-            targets: Vec::new(),
-            refused: Vec::new(),
-            reaches: Vec::new(),
-            injections: Vec::new(),
-            guards: Guards::default(),
-            reports: Vec::new(),
-            bytes: 0,
-            hash: String::new(),
-        }),
+        tools: Arc::new(ToolTable { hash: String::new(), ..ToolTable::new(Vec::new(), Vec::new(), Vec::new()) }),
         transcript: Vec::new(),
         served,
         layout: Layout::StableFirst(None),

@@ -1,7 +1,7 @@
 //! The exact texts of the sections. Existing agents depend on these words.
 
 use super::events;
-use super::inputs::PromptFrame;
+use super::frame::PromptFrame;
 use super::item::{ItemContent, PromptItem, Section};
 use crate::agent::{CompletionRule, PromptStyle};
 use crate::authority::capability::readable;

@@ -4,7 +4,7 @@
 use super::ledger::{Row, RowStatus};
 use super::sight::{RevokedMarks, Sight, Viewer, turn_sights};
 use super::text;
-use super::transcript_turn::{TranscriptTurn, message_bytes};
+use super::transcript_turn::{TranscriptTurn, message_bytes, result_notes};
 use crate::chat::ChatMessage;
 use crate::context::goals::GoalView;
 use crate::foreign::ForeignText;
@@ -413,13 +413,6 @@ fn exchange(turn: &TranscriptTurn, marks: Option<&RevokedMarks>, open: Option<&O
     }
     let task = turn.heard.iter().position(|heard| is_open(heard).is_some());
     Exchange { turn: turn.turn, heard: heard.collect(), task, said: shown }
-}
-
-/// Iterates over the venue's notes above results, with the index of the message.
-pub(super) fn result_notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> {
-    let results = (0..).zip(&turn.said).filter(|(_, message)| matches!(message, ChatMessage::Tool { .. }));
-    let noted = results.zip(&turn.calls).filter_map(|((at, _), call)| Some((at, call.note.as_deref()?)));
-    noted.map(|(at, note)| (at, text::note(note)))
 }
 
 /// Writes the mark of a task whose text stands at the end of the prompt.

@@ -2,7 +2,6 @@
 
 use super::sight::ViewerKey;
 use super::text;
-use super::transcript::result_notes;
 use crate::chat::{ChatMessage, Reasoning, ToolCall};
 use crate::foreign::ForeignText;
 use crate::media::LINE_BYTES;
@@ -93,6 +92,13 @@ pub(super) fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) 
 /// Returns the bytes of a reply's reasoning in later prompts.
 pub fn reasoning_bytes(reasoning: Option<&Reasoning>) -> usize {
     reasoning.into_iter().flat_map(|reasoning| &reasoning.items).map(|item| item.to_string().len()).sum()
+}
+
+/// Iterates over the venue's notes above results, with the index of the message.
+pub(crate) fn result_notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> {
+    let results = (0..).zip(&turn.said).filter(|(_, message)| matches!(message, ChatMessage::Tool { .. }));
+    let noted = results.zip(&turn.calls).filter_map(|((at, _), call)| Some((at, call.note.as_deref()?)));
+    noted.map(|(at, note)| (at, text::note(note)))
 }
 
 #[cfg(test)]

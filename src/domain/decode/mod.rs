@@ -5,7 +5,7 @@
 //! text ─▶ json (depth, no key twice) ─▶ value ─▶ typed (a map for every struct) ─▶ T
 //! ```
 //!
-//! Data that this venue has written itself is read by [`read_stored`]; `tests/it/tidy.rs` checks that no other code reads
+//! Data that this venue has written itself is read by [`read_stored`]; `tests/it/tidy` checks that no other code reads
 //! JSON or TOML.
 
 mod json5;
@@ -28,6 +28,14 @@ pub use propose::typed_with_hint;
 
 /// Longest line of a TOML text that an error shows.
 const SHOWN_LINE_BYTES: usize = 200;
+
+/// UTF-8 form of the byte order mark.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Returns a text without the byte order mark that some editors and clients put before it.
+pub fn without_mark(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes)
+}
 
 /// Reads JSON from outside: at most [`VALUE_DEPTH`] deep, at most [`VALUE_PARTS`] values, no key twice in one map.
 pub fn json(bytes: &[u8]) -> Result<Value, DataError> {

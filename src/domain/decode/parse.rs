@@ -2,7 +2,7 @@
 
 use super::number::{self, Literals};
 use super::place::{Code, DataError, PathStep, too_deep, too_many};
-use super::too_deep_text;
+use super::{too_deep_text, without_mark};
 use crate::visible::is_secret_name;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Map, Number, Value};
@@ -22,8 +22,9 @@ pub(super) struct ParseLimits {
     pub(super) cut: bool,
 }
 
-/// Parses one value with nothing behind it.
+/// Parses one value with nothing behind it, and nothing but a byte order mark before it.
 pub(super) fn parse(bytes: &[u8], rules: ParseLimits) -> Result<Value, DataError> {
+    let bytes = without_mark(bytes);
     let (way, numbers) = (RefCell::new(Vec::new()), NumberCursor::new(bytes));
     let mut reader = Deserializer::from_slice(bytes);
     let node = ValueSeed { way: &way, numbers: &numbers, parts: &Cell::new(0), left: rules.depth, rules };

@@ -317,6 +317,24 @@ fn numbers_of_toml_are_exact_or_refused() {
 }
 
 #[test]
+fn a_byte_order_mark_before_json_is_no_part_of_it() {
+    type Reader = fn(&[u8]) -> Result<Value, DataError>;
+    let readers: [Reader; 3] = [super::json, super::lenient_json, |bytes| super::message_json(bytes, 8)];
+    for (text, expected) in [
+        ("\u{feff}{\"a\": 1}", Some(json!({"a": 1}))),
+        ("\u{feff} [1.5]", Some(json!([1.5]))),
+        ("\"\u{feff}a\"", Some(json!("\u{feff}a"))),
+        ("\u{feff}\u{feff}1", None),
+        ("{\u{feff}}", None),
+        ("\u{feff}", None),
+    ] {
+        for read in readers {
+            assert_eq!(read(text.as_bytes()).ok(), expected, "{text:?}");
+        }
+    }
+}
+
+#[test]
 fn json5_is_read_as_the_value_that_it_writes() {
     let table = [
         (

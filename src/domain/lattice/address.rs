@@ -2,6 +2,7 @@
 //! plain paths, and paths of another owner are refused.
 
 use super::Namespace;
+use super::catalog::is_stored_operation;
 use crate::ids::Owner;
 use crate::ids::did::DidKey;
 use crate::limits::JOB_DEPTH;
@@ -11,6 +12,8 @@ use serde_json::{Map, Value};
 const PATHS: [&str; 9] = ["path", "paths", "from", "to", "outputPath", "definition", "config", "id", "operation"];
 /// Keys of arguments that may be lists of paths.
 const LISTS: [&str; 3] = ["paths", "definition", "config"];
+/// Key of the argument that names what `job/run` runs.
+const OPERATION: &str = "operation";
 /// Key of an argument whose own keys are paths.
 const LOADS: &str = "loads";
 
@@ -58,6 +61,9 @@ pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), ForeignTree>
         let Value::Object(map) = arguments else { return Ok(()) };
         for key in PATHS {
             match map.get_mut(key) {
+                // A path of the catalogue has no owner: bindings and records know an operation by the path that was
+                // written, and would miss an address of it.
+                Some(Value::String(text)) if key == OPERATION && !is_stored_operation(text.as_str()) => {}
                 Some(Value::Array(all)) if LISTS.contains(&key) => {
                     for path in all {
                         localise_path(owner, path)?;
@@ -71,7 +77,7 @@ pub fn localise(owner: &Owner, arguments: &mut Value) -> Result<(), ForeignTree>
             let plain = loads.iter().map(|(path, load)| Ok((to_plain_path(owner, path)?.to_owned(), load.clone())));
             *loads = plain.collect::<Result<Map<_, _>, ForeignTree>>()?;
         }
-        if !map.contains_key("operation") {
+        if !map.contains_key(OPERATION) {
             return Ok(());
         }
         let Some(input) = map.get_mut("input") else { return Ok(()) };
@@ -155,6 +161,12 @@ mod tests {
         let run = |path: &str| json!({"operation": "lattice/read", "input": {"path": path}});
         check(run("/acme/ann/w/x"), Some(run("w/x")));
         check(run("/acme/bob/w/x"), None);
+        let named = |operation: &str| json!({"operation": operation, "input": {"path": "w/x"}});
+        check(named("/acme/ann/o/look"), Some(named("o/look")));
+        check(named("/acme/bob/o/look"), None);
+        for operation in ["/acme/ann/v/ops/lattice/write", "/acme/bob/v/ops/lattice/write"] {
+            check(named(operation), Some(named(operation)));
+        }
         check(json!([1]), Some(json!([1])));
     }
 }

@@ -1,6 +1,11 @@
 //! The catalogue in the lattice, `v/ops/`: paths of operations.
 
-use super::Namespace;
+use super::path::check_segment;
+use super::{Namespace, PathRule};
+use crate::limits::PUBLISHED_NAME_BYTES;
+use crate::visible::quote_foreign;
+use std::fmt;
+use std::sync::Arc;
 
 /// Path prefix of the catalogue.
 pub const OPERATIONS: &str = "v/ops/";
@@ -13,6 +18,87 @@ pub const RUN: &str = "v/ops/job/run";
 pub fn catalog_path(path: &str) -> String {
     let path = path.trim_matches('/').replace(':', "/");
     if path.starts_with(OPERATIONS) { path } else { format!("{OPERATIONS}{path}") }
+}
+
+/// Why a name can't stand in the path of a published operation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("name `{}`: {rule}", quote_foreign(.name))]
+pub struct CatalogNameError {
+    /// The refused name, cut to a readable length.
+    pub name: String,
+    /// The rule that it breaks.
+    pub rule: CatalogNameRule,
+}
+
+/// The rule that the name of a published operation or of its source breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogNameRule {
+    /// The name breaks a rule of all paths.
+    #[error(transparent)]
+    Segment(#[from] PathRule),
+    /// The name is longer than [`PUBLISHED_NAME_BYTES`].
+    #[error("expected at most {PUBLISHED_NAME_BYTES} bytes, got {bytes}")]
+    TooLong {
+        /// Bytes of the name.
+        bytes: usize,
+    },
+    /// The name has a character that paths of the catalogue don't have.
+    #[error("expected letters of ASCII, digits, `-` and `_`, got {found:?}")]
+    Character {
+        /// The first such character.
+        found: char,
+    },
+    /// The name is that of a namespace: a path without `v/ops/` would have two meanings.
+    #[error("the name is that of a namespace, expected another one")]
+    Namespace,
+}
+
+fn check_name(name: &str) -> Result<(), CatalogNameError> {
+    let fail = |rule: CatalogNameRule| CatalogNameError { name: name.chars().take(120).collect(), rule };
+    check_segment(name).map_err(|rule| fail(rule.into()))?;
+    if name.len() > PUBLISHED_NAME_BYTES {
+        return Err(fail(CatalogNameRule::TooLong { bytes: name.len() }));
+    }
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    name.chars().find(|c| !is_plain(*c)).map_or(Ok(()), |found| Err(fail(CatalogNameRule::Character { found })))
+}
+
+/// Name of a source of published operations, `<source>` of their paths `v/ops/<source>/<name>`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceName(Arc<str>);
+
+impl SourceName {
+    /// Makes the name of a source.
+    ///
+    /// # Errors
+    /// The name breaks a rule of paths, or has other characters than letters of ASCII, digits, `-` and `_`.
+    pub fn new(name: &str) -> Result<Self, CatalogNameError> {
+        check_name(name)?;
+        if Namespace::ALL.iter().any(|namespace| namespace.prefix() == name) {
+            return Err(CatalogNameError { name: name.to_owned(), rule: CatalogNameRule::Namespace });
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// Returns the name as it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the path of an operation of this source.
+    ///
+    /// # Errors
+    /// The operation's name breaks a rule of such names.
+    pub fn operation_path(&self, name: &str) -> Result<String, CatalogNameError> {
+        check_name(name)?;
+        Ok(format!("{OPERATIONS}{self}/{name}"))
+    }
+}
+
+impl fmt::Display for SourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Whether an operation is [`RUN`], by its own path or one of Covia's.
@@ -53,6 +139,32 @@ pub fn strip_owner(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_published_operations_are_plain_segments() {
+        let source = SourceName::new("git_hub-2").unwrap();
+        assert_eq!(source.operation_path("search_code").unwrap(), "v/ops/git_hub-2/search_code");
+        for (name, rule) in [
+            ("", "empty segment"),
+            ("..", "segment `..` is not allowed"),
+            ("a\u{0}", "control characters are not allowed"),
+            ("a/b", "expected letters of ASCII, digits, `-` and `_`, got '/'"),
+            ("a:b", "got ':'"),
+            ("a b", "got ' '"),
+            ("\u{fc}", "got '\u{fc}'"),
+            (&"x".repeat(65), "expected at most 64 bytes, got 65"),
+            (&"x".repeat(300), "a segment has 300 bytes, expected at most 256"),
+        ] {
+            let error = source.operation_path(name).unwrap_err();
+            assert!(error.rule.to_string().contains(rule), "{error}");
+            assert_eq!(SourceName::new(name), Err(error));
+        }
+        for namespace in Namespace::ALL {
+            let error = SourceName::new(namespace.prefix()).unwrap_err();
+            assert_eq!(error.rule, CatalogNameRule::Namespace, "{error}");
+            assert!(source.operation_path(namespace.prefix()).is_ok());
+        }
+    }
 
     #[test]
     fn pins_definitions_and_assets_stand_for_operations() {

@@ -276,7 +276,7 @@ fn not_a_path(value: &Value) -> PathError {
     PathError { path: value.to_string().chars().take(120).collect(), rule: PathRule::NotAPath }
 }
 
-fn check_segment(segment: &str) -> Result<(), PathRule> {
+pub(super) fn check_segment(segment: &str) -> Result<(), PathRule> {
     if segment.is_empty() {
         Err(PathRule::EmptySegment)
     } else if segment == "." || segment == ".." {

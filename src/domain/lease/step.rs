@@ -340,7 +340,7 @@ impl SessionRecord {
         self.charged = None;
     }
 
-    /// Keeps or releases the lease of its holder, which [`claim`](Self::holder_state) has confirmed.
+    /// Keeps or releases the lease of its holder, which [`holder_state`](Self::holder_state) has confirmed.
     pub fn keep_or_release(&mut self, now: Millis, after: LeaseUse) -> LeaseResult {
         match after {
             LeaseUse::Release { arrivals, due, backoff } if self.arrivals <= arrivals => {

@@ -14,6 +14,7 @@ use std::fmt;
 
 pub use cost::{SchemaCostError, cost};
 pub use integers::{IntegerRangeError, integer_from_float, make_whole};
+pub use validator_cache::compile;
 
 /// Why a schema can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

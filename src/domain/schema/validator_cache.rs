@@ -13,6 +13,10 @@ const CACHED_MAX: usize = 16;
 /// Most bytes of a cached schema. A larger one is compiled each time, so the cache stays small.
 const CACHED_BYTES_MAX: usize = 2 * 1024;
 
+/// Most bytes of the compiled patterns of one schema together; each has an equal share. The library gives as many to
+/// each pattern, and a schema has room for thousands.
+const PATTERNS_BYTES_MAX: usize = 10 * 1024 * 1024;
+
 /// Keyword part of `pattern` and `patternProperties`.
 const PATTERN: &[u8] = b"pattern";
 
@@ -45,20 +49,39 @@ fn has_pattern(text: &[u8]) -> bool {
     text.windows(PATTERN.len()).any(|part| part == PATTERN)
 }
 
-fn compile(schema: &Value) -> Result<Validator, SchemaError> {
+/// Compiles a schema that others may have written: references lead into the schema itself alone. How long a check takes
+/// depends on the value, too: see [`super::cost()`].
+pub fn compile(schema: &Value) -> Result<Validator, SchemaError> {
     // Patterns run in linear time; a backtracking engine could be made to run for ever.
-    let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
+    let patterns = PatternOptions::regex().size_limit(PATTERNS_BYTES_MAX / count_patterns(schema).max(1));
+    let options = jsonschema::options().offline().with_pattern_options(patterns);
     options.build(schema).map_err(|error| SchemaError::NotASchema {
         at: error.instance_path().to_string(),
         reason: shorten_error(&error),
     })
 }
 
+/// Returns the number of patterns in a schema, or more: a name or a value may look like one.
+fn count_patterns(schema: &Value) -> usize {
+    match schema {
+        Value::Object(map) => {
+            let own = map.iter().map(|(key, inner)| match (key.as_str(), inner) {
+                ("pattern", Value::String(_)) => 1,
+                ("patternProperties", Value::Object(patterns)) => patterns.len(),
+                _ => 0,
+            });
+            own.sum::<usize>() + map.values().map(count_patterns).sum::<usize>()
+        }
+        Value::Array(items) => items.iter().map(count_patterns).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::find_misfits;
-    use super::{CACHED_MAX, LAST};
-    use serde_json::json;
+    use super::{CACHED_MAX, LAST, compile};
+    use serde_json::{Value, json};
 
     fn cached_schemas() -> usize {
         LAST.with_borrow(Vec::len)
@@ -87,5 +110,21 @@ mod tests {
         find_misfits(&json!({"pattern": "x{9}"}), &json!(1), 1).unwrap();
         find_misfits(&json!({"type": "no type"}), &json!(1), 1).unwrap_err();
         assert_eq!(cached_schemas(), 1);
+    }
+
+    #[test]
+    fn patterns_of_a_schema_share_its_room() {
+        let pattern = |n: usize, letters: usize| format!("^.{{{letters}}}{n}$");
+        for (count, letters, fits) in [(1, 1_000, true), (20, 3, true), (300, 1_000, false)] {
+            let all = |part: fn(String) -> (String, Value)| -> serde_json::Map<String, Value> {
+                (0..count).map(|n| part(pattern(n, letters))).collect()
+            };
+            let values = json!({"properties": all(|pattern| (pattern.clone(), json!({"pattern": pattern})))});
+            let names = json!({"patternProperties": all(|pattern| (pattern, json!({})))});
+            for schema in [values, names] {
+                let compiled = compile(&schema).map(drop);
+                assert_eq!(compiled.is_ok(), fits, "{count} of {letters}: {compiled:?}");
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::chat::ToolSpec;
 use crate::lines;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Text that records hold in place of a hidden argument.
 pub const HIDDEN: &str = lines::HIDDEN.text();
@@ -28,12 +29,42 @@ pub fn hide(schema: &Value, arguments: &mut Value) {
         *arguments = HIDDEN.into();
         return;
     };
+    let shown = shown_arguments(schema);
     for (key, value) in map {
         // A misspelt name may hold the value of the right one.
-        let open = schema["properties"].get(key).is_some_and(|property| !has_hidden(property));
-        if !open {
+        if !shown.contains(key.as_str()) {
             *value = HIDDEN.into();
         }
+    }
+}
+
+/// Whether a hidden argument has only the text that records hold in its place.
+pub fn has_lost_value(schema: &Value, arguments: &Value) -> bool {
+    if !has_hidden(schema) {
+        return false;
+    }
+    let Value::Object(map) = arguments else { return *arguments == HIDDEN };
+    let shown = shown_arguments(schema);
+    map.iter().any(|(key, value)| *value == HIDDEN && !shown.contains(key.as_str()))
+}
+
+/// Returns the arguments that a schema names and that no mark can be meant for. A mark outside the schemas of the
+/// arguments may be meant for each of them, and a reference may lead to one.
+fn shown_arguments(schema: &Value) -> BTreeSet<&str> {
+    let mut beside = schema.as_object().into_iter().flatten().filter(|(part, _)| *part != "properties");
+    if beside.any(|(part, inner)| (part == MARK && *inner == true) || has_hidden(inner)) {
+        return BTreeSet::new();
+    }
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    let shown = properties.filter(|(_, property)| !has_hidden(property) && !has_reference(property));
+    shown.map(|(name, _)| name.as_str()).collect()
+}
+
+fn has_reference(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => map.contains_key("$ref") || map.values().any(has_reference),
+        Value::Array(items) => items.iter().any(has_reference),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -67,6 +98,23 @@ mod tests {
             hide(&schema, &mut arguments);
             assert_eq!(arguments, shown);
         }
+        let reference = json!({"$ref": "#/$defs/key"});
+        for (schema, shown) in [
+            (json!({"properties": {"a": {}, "b": {}}, "$defs": {"key": {"writeOnly": true}}}), [false, false]),
+            (
+                json!({"properties": {"a": {}, "b": {}}, "allOf": [{"properties": {"b": {"writeOnly": true}}}]}),
+                [false, false],
+            ),
+            (json!({"properties": {"a": {}, "b": reference, "c": {"writeOnly": true}}}), [true, false]),
+            (json!({"properties": {"a": {}, "b": reference}}), [true, true]),
+        ] {
+            let mut arguments = json!({"a": "x", "b": "x"});
+            hide(&schema, &mut arguments);
+            assert_eq!([arguments["a"] == "x", arguments["b"] == "x"], shown, "{schema}");
+            assert_eq!(has_lost_value(&schema, &arguments), shown != [true, true], "{schema}");
+            assert!(!has_lost_value(&schema, &json!({"a": "x", "b": "x"})), "{schema}");
+        }
+        assert!(has_lost_value(&schema, &json!(HIDDEN)) && !has_lost_value(&schema, &json!({"name": HIDDEN})));
         let mut plain = json!({"value": "x"});
         hide(&json!({"properties": {"value": {}}}), &mut plain);
         assert_eq!(plain, json!({"value": "x"}));

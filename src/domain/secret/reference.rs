@@ -76,6 +76,11 @@ impl SecretReference {
         value.as_object().is_some_and(|map| map.contains_key(KEY))
     }
 
+    /// Returns the reference as a value in arguments.
+    pub fn to_value(&self) -> Value {
+        json!({KEY: self.name.path(), PREFIX: self.prefix})
+    }
+
     /// Reads a value that [`find_references`] returned.
     pub fn parse(value: &Value) -> Result<Self, SecretReferenceError> {
         let fault = |found: ReferenceFault| SecretReferenceError { found };
@@ -177,6 +182,8 @@ mod tests {
         let parse = |value: Value| SecretReference::parse(&value).map(|found| (found.name.path(), found.prefix));
         assert_eq!(parse(json!({KEY: "s/A"})), Ok(("s/A".into(), String::new())));
         assert_eq!(parse(json!({KEY: "s/A", PREFIX: "Bearer "})), Ok(("s/A".into(), "Bearer ".into())));
+        let token = SecretReference { name: SecretName::new("A").unwrap(), prefix: "Bearer ".into() };
+        assert_eq!(token.to_value(), json!({KEY: "s/A", PREFIX: "Bearer "}));
         for (value, got) in [
             (json!({KEY: "A"}), "got another text"),
             (json!({KEY: "w/A"}), "got another text"),

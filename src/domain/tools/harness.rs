@@ -1,6 +1,6 @@
 //! Tools of the harness: they end a task or a goal, and change an agent's own context.
 
-use super::OfferedTool;
+use super::offered::OfferedTool;
 use crate::agent::tool::{GOAL_TOOLS, HARNESS_TOOLS, ToolEntry};
 use crate::agent::{AgentConfig, LoopKind, PromptStyle};
 use crate::call::ToolTarget;

@@ -143,6 +143,58 @@ fn a_binding_holds_through_job_run_too() {
     assert!(with_tools(bind("send_email"), json!([]), json!({})).guards.is_empty(), "nothing runs by a path");
 }
 
+/// The shop, whose operation `v/ops/mail/send` is published.
+struct PublishedShop;
+
+impl OperationDirectory for PublishedShop {
+    fn find(&self, path: &str) -> Option<OperationInfo> {
+        OperationDirectory::find(&shop()[..], path)
+    }
+
+    fn list_operations(&self) -> Vec<OperationInfo> {
+        shop().to_vec()
+    }
+
+    fn published_versions(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([("v/ops/mail/send".to_owned(), "v1".to_owned())])
+    }
+}
+
+#[test]
+fn a_value_for_all_tools_is_filled_into_no_foreign_schema() {
+    let (global, named) = ("_global", "mail_send");
+    let bind = |tool: &str| json!({"toolArgInjection": {tool: {"from": "user_email"}}});
+    for (config, tools, filled) in [
+        (bind(global), json!([RUN]), None),
+        (json!({"contextMapping": {"user_id": "_auto"}}), json!([RUN]), None),
+        (bind(named), json!([RUN]), Some("from")),
+        (bind(global), json!([RUN, "v/ops/mail/send"]), Some("from")),
+    ] {
+        let shown = format!("{config} {tools}");
+        let mut config = config;
+        config["model"] = json!({"provider": "scripted", "name": "echo"});
+        config["defaultTools"] = false.into();
+        config["tools"] = tools;
+        let config = AgentConfig::parse(&config).unwrap();
+        let Value::Object(session) = json!({"user_email": "ada@x", "user_id": "u"}) else { unreachable!() };
+        let none = serde_json::Map::new;
+        let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
+        let found = ["v/ops/mail/send".to_owned()];
+        let table = resolve(&config, &found, TurnEnds::for_task(true), &values, &PublishedShop);
+        assert_eq!(table.target("mail_send").is_some(), filled.is_some(), "{shown}: {:?}", table.refused);
+        let said = json!({"operation": "mail:send", "input": {"to": "bob@x"}});
+        match (table.guards.check_run(&said, &mut said.clone(), &Injection::default()), filled) {
+            (GuardDecision::Bound(_, _, injection), Some(filled)) => {
+                assert!(injection.values.contains_key(filled), "{shown}");
+            }
+            (GuardDecision::Refused(unmade), None) => {
+                assert!(unmade.text.contains("is bound for all tools"), "{shown}: {unmade:?}");
+            }
+            (found, expected) => panic!("{shown}: expected {expected:?}, got {found:?}"),
+        }
+    }
+}
+
 #[test]
 fn a_differently_bound_operation_is_called_by_its_tool() {
     let bind = json!({"toolArgInjection": {"a": {"from": "user_email"}, "b": {"from": "CONSTANT:b@x"}}});

@@ -3,8 +3,7 @@
 use super::{AgentConfig, ToolEntry};
 use crate::agent::entry::ContextEntry;
 use crate::agent::tool::HARNESS_TOOLS;
-use crate::authority::Capability;
-use crate::authority::ability::{ABILITIES, is_known};
+use crate::authority::ability::unknown_ability;
 use crate::chat::ModelSettings;
 use crate::lattice::catalog::is_stored_operation;
 use crate::lattice::catalog::{OPERATIONS, catalog_path};
@@ -14,9 +13,6 @@ use crate::visible::quote_foreign;
 
 /// Groups of operations that configurations of other systems name and that are not built, with the note.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
-
-/// Abilities of other systems that every agent has here: Covia's permission to call operations at all.
-const GRANTED_TO_ALL: [&str; 1] = ["invoke"];
 
 /// The names that a venue knows.
 pub struct KnownNames<'k, D: OperationDirectory + ?Sized> {
@@ -56,17 +52,11 @@ impl AgentConfig {
             }
         }
         for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
-            found.extend(list.iter().flatten().enumerate().filter_map(|(at, cap)| unknown_ability(key, at, cap)));
+            let caps = list.iter().flatten().enumerate();
+            found.extend(caps.filter_map(|(at, cap)| unknown_ability(&format!("{key}[{at}]"), &cap.can)));
         }
         found
     }
-}
-
-fn unknown_ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<String> {
-    let groups = ABILITIES.iter().filter_map(|ability| Some(ability.split_once('/')?.0));
-    let names: Vec<&str> = ABILITIES.iter().copied().chain(groups).collect();
-    (!is_known(can) && !GRANTED_TO_ALL.contains(&can.as_str()))
-        .then(|| format!("`{key}[{at}].can`: nothing needs `{}`{}", quote_foreign(can), did_you_mean(can, &names)))
 }
 
 /// Returns the line for a path without an operation.

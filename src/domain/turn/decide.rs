@@ -7,8 +7,7 @@ use super::{ApprovalRequest, CallOutcome, RecordedReply, TurnInput};
 use crate::agent::{LoopKind, PromptStyle};
 use crate::approval::{Approval, AwaitingCall, AwaitingCalls};
 use crate::authority::Authority;
-use crate::call::Outcome;
-use crate::call::call_effect;
+use crate::call::{Outcome, PlannedCall, call_effect};
 use crate::chat::ChatMessage;
 use crate::context::attach;
 use crate::context::record::LedgerWrite;
@@ -182,7 +181,7 @@ pub(super) fn record_started(setting: &TurnInput, state: &mut SessionState, outc
 /// Counts child jobs, messages and timers against the limit of a run, including jobs that have ended at once.
 pub(super) fn count_children<'c>(
     state: &mut SessionState,
-    calls: impl Iterator<Item = (&'c super::PlannedCall, &'c CallOutcome)>,
+    calls: impl Iterator<Item = (&'c PlannedCall, &'c CallOutcome)>,
 ) {
     let begun = calls.filter(|(call, outcome)| call_effect(call).is_some() && outcome.outcome == Outcome::Ok).count();
     state.children = state.children.saturating_add(u32::try_from(begun).unwrap_or(u32::MAX));

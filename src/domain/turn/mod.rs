@@ -23,6 +23,7 @@ mod reply_room;
 pub mod run;
 pub mod scoped;
 mod turn_input;
+mod final_turn;
 mod settle;
 mod spend;
 #[cfg(test)]
@@ -48,11 +49,13 @@ use crate::turn::scoped::Sections;
 use decide::Decision;
 use fallback::ModelCalls;
 pub use fallback::ModelFailure;
+pub use final_turn::{FinalTurn, limit_code};
 pub use outcome::{ApprovalRequest, CallOutcome};
 pub use recorded_reply::RecordedReply;
 use serde_json::Value;
+use settle::SettlingCalls;
 use std::sync::Arc;
-pub use turn_input::{FinalTurn, NextTurn, TurnInput, limit_code};
+pub use turn_input::{NextTurn, TurnInput};
 
 /// The next action of the worker.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,15 +107,6 @@ enum TurnPhase {
     /// Making calls of an earlier reply.
     Settling(Box<SettlingCalls>),
     Decided,
-}
-
-/// Calls of an earlier reply on which a person has decided.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct SettlingCalls {
-    /// The turn with the reply that has the calls.
-    exchange: TurnRecord,
-    /// The ruling on each call, and who decided.
-    rulings: Vec<(DecidedCall, AwaitingCall, Ruling)>,
 }
 
 /// Data of a prompt that is needed when its reply arrives.

@@ -3,8 +3,10 @@
 use crate::call::CallRefusal;
 use crate::call::Outcome;
 use crate::call::PlannedCall;
+use crate::call::PublishedVersion;
 use crate::call::ResolvedCall;
 use crate::call::ToolTarget;
+use crate::call::innermost_operation;
 use crate::chat::{Arguments, ToolCall};
 use crate::decode::{self, Code};
 use crate::lattice::catalog::RUN;
@@ -69,7 +71,7 @@ fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> Pla
         // Nothing of it is stored, because it would come back in every prompt and record.
         call.arguments = Arguments::Malformed(String::new());
         let what = Err(CallRefusal::arguments(format!("the arguments of `{tool}` can't be taken: {wrong}")));
-        return PlannedCall { id, tool, what, injection, instance: None, scoped: Vec::new() };
+        return PlannedCall { id, tool, what, injection, instance: None, scoped: Vec::new(), published: None };
     }
     let (what, chosen) = match (target, &mut call.arguments) {
         (None, _) => {
@@ -105,7 +107,27 @@ fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> Pla
     if matches!(what, Ok(ResolvedCall { target: ToolTarget::Latent(_), .. })) {
         scoped.clear();
     }
-    PlannedCall { id, tool, what, injection, instance, scoped }
+    let published = published_operation(&what, &injection, tools);
+    PlannedCall { id, tool, what, injection, instance, scoped, published }
+}
+
+/// Returns the published operation that a call runs, in the version that the turn was offered.
+fn published_operation(
+    what: &Result<ResolvedCall, CallRefusal>,
+    injection: &Injection,
+    tools: &ToolTable,
+) -> Option<PublishedVersion> {
+    let Ok(ResolvedCall { target: ToolTarget::Operation(path), arguments }) = what else { return None };
+    if tools.versions.is_empty() {
+        return None;
+    }
+    // A binding may say which operation is run.
+    let path = match injection.apply(arguments.clone()) {
+        Ok(arguments) => innermost_operation(path, &arguments),
+        Err(_) => innermost_operation(path, arguments),
+    };
+    let version = tools.versions.get(&path)?.clone();
+    Some(PublishedVersion { path, version })
 }
 
 /// Returns the refusal of an argument whose value a model doesn't choose: without it the call would be another one.

@@ -1,6 +1,7 @@
 //! The reply of a turn as it is recorded before its tools run.
 
-use super::{FinalTurn, ModelCalls};
+use super::FinalTurn;
+use super::fallback::ModelCalls;
 use crate::authority::{Authority, Capability};
 use crate::call::{PlannedCall, ReplyStart, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, Reply};

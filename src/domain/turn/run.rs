@@ -5,8 +5,7 @@ mod paused_tests;
 #[cfg(test)]
 mod tests;
 
-use super::RecordedReply;
-use super::turn_input::FinalTurn;
+use super::{FinalTurn, RecordedReply};
 use crate::agent::{AgentConfig, CompletionRule};
 use crate::authority::envelope::Envelope;
 use crate::budget::{Budget, Deadline, Purse};

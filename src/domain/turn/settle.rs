@@ -2,7 +2,7 @@
 
 use super::decide::{CANCELLED, Decision, count_children, record_started};
 use super::record::{call_record, set_call_result, turn_record};
-use super::{CallOutcome, SettlingCalls, TurnInput};
+use super::{CallOutcome, TurnInput};
 use crate::approval::{AwaitingCall, DecidedCall, Ruling};
 use crate::call::Outcome;
 use crate::event::Payload;
@@ -10,6 +10,15 @@ use crate::ids::JobId;
 use crate::job::JobStatus;
 use crate::session::TurnRecord;
 use crate::time::Millis;
+
+/// Calls of an earlier reply on which a person has decided.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SettlingCalls {
+    /// The turn with the reply that has the calls.
+    pub(crate) exchange: TurnRecord,
+    /// The ruling on each call, and who decided.
+    pub(crate) rulings: Vec<(DecidedCall, AwaitingCall, Ruling)>,
+}
 
 /// Decides a turn that has made the approved calls; `outcomes` are theirs, in order.
 pub(super) fn on_outcomes(

@@ -414,6 +414,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> RecordedReply {
             injection: Injection::default(),
             instance: None,
             scoped: Vec::new(),
+            published: None,
         }],
         prompt: "hash".into(),
         consume: consume.iter().map(|key| (*key).to_owned()).collect(),

@@ -1,23 +1,22 @@
 //! The fixed inputs of a turn, and the limits that make it the last turn of its task.
 
 use super::fallback::ModelCalls;
+use super::final_turn::FinalTurn;
 use super::run::{Plan, SessionRun};
 use crate::agent::{AgentConfig, AgentRecord, CompletionRule};
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::Policy;
 use crate::budget::{Deadline, LimitOrigin, Purse};
-use crate::chat::Reply;
 use crate::event::Mandate;
 use crate::ids::{Owner, SessionKey};
-use crate::job::{ErrorCode, JobResult};
+use crate::job::ErrorCode;
 use crate::lattice::layout::Scope;
 use crate::session::{SessionState, TurnRecord};
 use crate::time::Millis;
 use crate::tools::TurnEnds;
 use crate::turn::options;
 use crate::values::entities::{self, EntityIdsRequired};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -54,32 +53,6 @@ pub struct TurnInput {
     pub last: Option<FinalTurn>,
     /// The turn that opened the current goal; the goal's result is written there.
     pub opener: Option<Box<TurnRecord>>,
-}
-
-/// Why a turn is the last of its task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FinalTurn {
-    /// Error code of the task, unless it ends itself.
-    pub code: ErrorCode,
-    /// Description of the limit.
-    pub reason: String,
-}
-
-impl FinalTurn {
-    /// Returns the reason if a deadline has passed.
-    pub fn from_deadline(deadline: &Deadline, now: Millis) -> Option<Self> {
-        let reason = || format!("its time was over at {}", deadline.at.rfc3339());
-        (now >= deadline.at).then(|| Self { code: limit_code(deadline.origin), reason: reason() })
-    }
-
-    /// Returns the result of a task that did not end itself.
-    pub(super) fn task_result(&self, reply: &Reply, is_text: bool, completion: CompletionRule) -> JobResult {
-        let text = reply.text.as_str();
-        if is_text && !text.trim().is_empty() && completion == CompletionRule::Implicit {
-            return JobResult { truncated: reply.truncated, ..JobResult::complete(text.into()) };
-        }
-        JobResult::failure(self.code, format!("{}; the last text was: {text}", self.reason))
-    }
 }
 
 /// The turn that a session has next.
@@ -212,13 +185,5 @@ impl Plan {
     pub fn anonymous_agent(&self, agent: &AgentRecord) -> Option<AgentRecord> {
         let anonymous = self.handed_sections().and_then(|handed| handed.anonymous.as_deref());
         anonymous.map(|prompt| agent.as_anonymous(prompt))
-    }
-}
-
-/// Returns the error code of a task that reaches a limit.
-pub const fn limit_code(origin: LimitOrigin) -> ErrorCode {
-    match origin {
-        LimitOrigin::Agent | LimitOrigin::Cap => ErrorCode::LimitReached,
-        LimitOrigin::Request => ErrorCode::BudgetExceeded,
     }
 }

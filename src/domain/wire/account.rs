@@ -24,7 +24,7 @@ const FORM_KEYS: [&str; 9] = ["type", "id", "format", "status", "phase", "role",
 const TOOLS: &str = "tools";
 /// Separator between two texts of a message in formats that take only one.
 const TEXT_SEPARATOR: &str = "\n\n";
-/// [`BETWEEN`] as it stands between the quotes of JSON.
+/// [`TEXT_SEPARATOR`] as it stands between the quotes of JSON.
 const TEXT_SEPARATOR_ESCAPED: &str = "\\n\\n";
 
 /// Ledger rows of the pieces of a request.

@@ -17,18 +17,15 @@ use crate::domain::event::{NAME, Submission};
 use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::domain::patch::merge;
 use crate::ops;
-use crate::venue::operation::Catalog;
+use crate::venue::operation::CatalogView;
 use crate::view::problem::ProblemView;
-use portable::make_portable;
+use portable::{LARGEST_NUMBER, make_portable};
 use refine::refine_schema;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
-
-/// Largest number that is accepted.
-const LARGEST_NUMBER: u64 = u64::MAX;
 
 /// Name of the schema of messages, a submission with fewer keys.
 const MESSAGE: &str = "Message";
@@ -149,13 +146,13 @@ fn parameters(route: &Route) -> Vec<Value> {
 struct DescriptionWriter {
     types: SchemaGenerator,
     schemas: Map<String, Value>,
-    catalog: &'static Catalog,
+    catalog: &'static CatalogView,
 }
 
 impl DescriptionWriter {
     fn new() -> Self {
         // Calls to hosts are disabled: nothing runs.
-        static CATALOG: LazyLock<Catalog> = LazyLock::new(|| ops::catalog(false));
+        static CATALOG: LazyLock<CatalogView> = LazyLock::new(|| ops::catalog(false).compiled_view());
         let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;

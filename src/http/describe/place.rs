@@ -1,5 +1,6 @@
 //! Parameters of a path, by the segment before them.
 
+use super::portable::LARGEST_NUMBER;
 use super::queries::VALUES;
 use crate::domain::event::NAME;
 use crate::domain::ids::JobId;
@@ -30,9 +31,7 @@ fn parameter(before: &str, name: &str) -> (&'static str, Value) {
     match (before, name) {
         ("agents", "id") => ("Agent id.", text(NAME)),
         (_, "session") => ("Session id.", text(NAME)),
-        (_, "turn") => {
-            ("Number of the turn.", json!({"type": "integer", "minimum": 1, "maximum": super::LARGEST_NUMBER}))
-        }
+        (_, "turn") => ("Number of the turn.", json!({"type": "integer", "minimum": 1, "maximum": LARGEST_NUMBER})),
         ("jobs", _) => ("Job id: 32 hexadecimal digits, a leading `0x` is dropped.", text(JobId::PATTERN)),
         ("timers", _) => ("Its id, 32 hexadecimal digits.", text(TimerId::PATTERN)),
         ("approvals" | "outcomes", _) => {

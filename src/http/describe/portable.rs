@@ -1,10 +1,12 @@
 //! Schemas in the form that client generators can read.
 //!
 //! Where JSON Schema has several ways to express a rule, `openapi-python-client`, `openapi-typescript` and Spectral
-//! understand only one; `tests/it/clients` runs them.
+//! understand only one; `tests/it/api/generated_clients.rs` runs them.
 
-use super::LARGEST_NUMBER;
 use serde_json::{Map, Value, json};
+
+/// Largest number that is accepted.
+pub(in crate::http) const LARGEST_NUMBER: u64 = u64::MAX;
 
 /// Rewrites a schema and all schemas inside it, without changing what is valid.
 pub(super) fn make_portable(schema: &mut Value) {

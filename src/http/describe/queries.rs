@@ -1,7 +1,8 @@
 //! Schemas of queries.
 #![expect(dead_code, reason = "they are described; handlers take what they need by its name")]
 
-use super::{LARGEST_NUMBER, refine};
+use super::portable::LARGEST_NUMBER;
+use super::refine;
 use crate::domain::event::NAME;
 use crate::domain::job::JobStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

@@ -1,10 +1,10 @@
 //! Routes of agents, their sessions and turns, and submissions.
 
-use super::{AGENT_ID, ALL_AGENTS, READS_AGENT, Route, RouteAccess, creation_route, operation_route, route};
+use super::builders::{AGENT_ID, ALL_AGENTS, READS_AGENT, creation_route, operation_route, route};
 use crate::domain::event::Submission;
 use crate::http::agents;
 use crate::http::describe::queries::{AgentsQuery, SessionQuery, StrictQuery, TurnQuery, TurnsQuery, WaitQuery};
-use crate::http::route::{ArgumentNames, RouteSchema, schema_of};
+use crate::http::route::{ArgumentNames, Route, RouteAccess, RouteSchema, schema_of};
 use crate::http::turns;
 use crate::venue::context::preview::Preview;
 use crate::venue::ledger::experiment::Experiment;
@@ -45,7 +45,7 @@ fn agent_routes() -> Vec<Route> {
         route("put", "/api/v1/agents/{id}", RouteAccess::Holder("agent/create", AGENT_ID), agents::apply)
             .with_summary(
                 "applyAgent",
-                "Make the agent as this configuration says, whatever it was before. Sessions and tasks stay.",
+                "Make the agent as this configuration says, whatever it was before. Sessions and tasks stay. The body may also name stored configurations, as `config` and `definition` of `v/ops/agent/create` do.",
             )
             .with_query(schema_of::<StrictQuery>())
             .with_body(RouteSchema::Agent)

@@ -1,9 +1,9 @@
 //! Routes of jobs and of unknown outcomes.
 
-use super::{ALL_JOBS, JOB_ID, Route, RouteAccess, operation_route, route};
+use super::builders::{ALL_JOBS, JOB_ID, operation_route, route};
 use crate::http::describe::queries::{JobsQuery, WaitQuery};
 use crate::http::jobs::Reason;
-use crate::http::route::{RouteSchema, schema_of};
+use crate::http::route::{Route, RouteAccess, RouteSchema, schema_of};
 use crate::http::{jobs, sse};
 use crate::view::dead::RedriveView;
 use crate::view::job::JobView;

@@ -1,81 +1,16 @@
 //! The list of all routes; the router, the guard, the description and the tests are made from it.
 
 mod agents;
+mod builders;
 mod jobs;
 mod things;
 mod venue;
 
 use super::describe::{document, query_names};
-use super::problem::Problem;
-use super::route::{
-    AccessTarget, ArgumentNames, BodyRule, Route, RouteAccess, RouteDescription, RouteRules, RouteSchema,
-};
-use super::runs::{self, RouteOperation};
-use super::{Api, guard};
-use crate::domain::lattice::Namespace;
-use crate::domain::nearest::nearest;
-use crate::domain::visible::quote_foreign;
-use axum::Router;
-use axum::handler::Handler;
-use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{from_fn_with_state, map_response};
+use super::route::{BodyRule, Route, RouteAccess, RouteDescription, RouteRules};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodFilter, on};
 use std::sync::LazyLock;
-
-const ALL_AGENTS: AccessTarget = AccessTarget::All(Namespace::Agents);
-const AGENT_ID: AccessTarget = AccessTarget::Id(Namespace::Agents);
-const ALL_JOBS: AccessTarget = AccessTarget::All(Namespace::Jobs);
-const JOB_ID: AccessTarget = AccessTarget::Id(Namespace::Jobs);
-const ALL_ASSETS: AccessTarget = AccessTarget::All(Namespace::Assets);
-
-const READS_AGENT: RouteAccess = RouteAccess::Holder("crud/read", AGENT_ID);
-
-fn route<H, T>(method: &'static str, path: &'static str, access: RouteAccess, handler: H) -> Route
-where
-    H: Handler<T, Api>,
-    T: 'static,
-{
-    let filter = match method {
-        "get" => MethodFilter::GET,
-        "post" => MethodFilter::POST,
-        "put" => MethodFilter::PUT,
-        "patch" => MethodFilter::PATCH,
-        _ => MethodFilter::DELETE,
-    };
-    Route { method, path, access, reads: false, handler: on(filter, handler), about: RouteDescription::default() }
-}
-
-/// Makes a route that runs an operation; body or query give the arguments that the path doesn't.
-fn operation_route(
-    method: &'static str,
-    path: &'static str,
-    access: RouteAccess,
-    operation: &'static str,
-    given: ArgumentNames,
-) -> Route {
-    route_to_operation(method, path, access, RouteOperation { operation, given, status: StatusCode::OK })
-}
-
-/// Makes a route that runs an operation and answers 201.
-fn creation_route(
-    method: &'static str,
-    path: &'static str,
-    access: RouteAccess,
-    operation: &'static str,
-    given: ArgumentNames,
-) -> Route {
-    route_to_operation(method, path, access, RouteOperation { operation, given, status: StatusCode::CREATED })
-}
-
-fn route_to_operation(method: &'static str, path: &'static str, access: RouteAccess, what: RouteOperation) -> Route {
-    let handler = move |api, who, path, asked, body| runs::run(api, who, path, asked, body, what);
-    let made = route(method, path, access, handler);
-    match method {
-        "get" | "delete" => made.with_query(RouteSchema::Arguments(what.operation, what.given, &[])),
-        _ => made,
-    }
-}
 
 /// Lists all routes of the API.
 pub(super) fn routes() -> Vec<Route> {
@@ -131,32 +66,9 @@ async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI_TEXT.as_str()).into_response()
 }
 
-/// Makes the router of all routes, behind the guard.
-pub(super) fn router(api: Api) -> Router {
-    let all = routes().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
-    all.fallback(unknown_route)
-        .layer(from_fn_with_state(api.clone(), guard::guard))
-        .layer(map_response(forbid_sniffing))
-        .with_state(api)
-}
-
-/// Forbids browsers to guess another type than the answer's.
-async fn forbid_sniffing(mut response: Response) -> Response {
-    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-}
-
-async fn unknown_route(method: Method, uri: Uri) -> Problem {
-    let routes = routes();
-    let known: Vec<_> = routes.iter().map(|route| route.path).collect();
-    let meant = nearest(uri.path(), &known).and_then(|path| routes.iter().find(|route| route.path == path));
-    let hint = meant.map(|r| format!(", did you mean `{} {}`", r.method.to_uppercase(), r.path)).unwrap_or_default();
-    let path = quote_foreign(uri.path());
-    Problem::not_found(format!("no route `{method} {path}`{hint}; `GET /api/v1/openapi.json` describes all"))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::builders::ALL_AGENTS;
     use super::*;
 
     #[test]

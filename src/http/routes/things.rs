@@ -1,9 +1,9 @@
 //! Routes of timers, approvals, assets, secrets, spend and quota.
 
-use super::{ALL_AGENTS, ALL_ASSETS, Route, RouteAccess, operation_route, route};
+use super::builders::{ALL_AGENTS, ALL_ASSETS, operation_route, route};
 use crate::http::approvals::Answer;
 use crate::http::describe::queries::{AssetContentQuery, AssetsQuery, WhyQuery};
-use crate::http::route::{ArgumentNames, RouteSchema, schema_of};
+use crate::http::route::{ArgumentNames, Route, RouteAccess, RouteSchema, schema_of};
 use crate::http::{approvals, assets, secrets, turns};
 use crate::view::approval::{ApprovalPage, ApprovalView};
 use crate::view::asset::AssetPage;

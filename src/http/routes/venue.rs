@@ -1,9 +1,9 @@
 //! Routes of health, the description of the venue, and operations.
 
-use super::{Route, RouteAccess, route};
+use super::builders::route;
 use crate::http::describe::queries::{ValuesQuery, WaitQuery};
 use crate::http::operate::{Invoke, Run};
-use crate::http::route::{RouteSchema, schema_of};
+use crate::http::route::{Route, RouteAccess, RouteSchema, schema_of};
 use crate::http::{catalog, health, operate};
 use crate::view::audit::{LivenessView, ReadinessView, WorkView};
 use crate::view::catalog::{OperationNodeView, OperationView};

@@ -1,7 +1,7 @@
 //! The wire format of Gemini's contents.
 
 use super::error::MockRequestError;
-use super::{MockRequest, read_list, read_text, request, sse, string, tool_name};
+use super::parts::{MockRequest, read_list, read_text, request, sse, string, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};

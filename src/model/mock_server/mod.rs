@@ -17,9 +17,9 @@ mod error;
 mod gemini;
 mod ollama;
 mod openai;
+mod parts;
 mod responses;
 
-use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
 use crate::model::rules::{RuleAnswer, ScriptFault};
 use crate::model::scripted::{Script, ScriptCall};
 use axum::body::{Body, Bytes};
@@ -30,6 +30,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use error::MockRequestError;
 use futures::Stream;
+use parts::MockRequest;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io;
@@ -80,15 +81,6 @@ enum Protocol {
     Anthropic,
     Gemini,
     Ollama,
-}
-
-/// A parsed request, with its options of streaming.
-#[derive(Debug, Clone, PartialEq)]
-struct MockRequest {
-    request: ModelRequest,
-    stream: bool,
-    /// Whether the stream ends with its usage; `OpenAI` clients must ask for it.
-    stream_usage: bool,
 }
 
 /// A piece of a streamed reply.
@@ -301,63 +293,4 @@ fn stream_frames(
             };
         }
     })
-}
-
-/// Makes a request of the parts that all protocols share.
-fn request(
-    provider: &str,
-    body: &Value,
-    system: String,
-    messages: Vec<ChatMessage>,
-) -> Result<ModelRequest, MockRequestError> {
-    let name = body.get("model").and_then(Value::as_str).ok_or(MockRequestError::NoModel)?;
-    Ok(ModelRequest {
-        model: ModelSettings::new(provider, name),
-        system,
-        messages,
-        tools: Vec::new().into(),
-        turn: String::new(),
-        stable: 0,
-        output: None,
-    })
-}
-
-fn read_messages(body: &Value) -> Result<&Vec<Value>, MockRequestError> {
-    read_list(body, "messages")
-}
-
-fn read_list<'b>(body: &'b Value, key: &'static str) -> Result<&'b Vec<Value>, MockRequestError> {
-    body.get(key).and_then(Value::as_array).ok_or(MockRequestError::NoList { key })
-}
-
-/// Returns a text, or the joined texts of a list of parts.
-fn read_text(content: Option<&Value>) -> String {
-    match content {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<Vec<_>>().join("\n\n")
-        }
-        _ => String::new(),
-    }
-}
-
-fn string(value: &Value, pointer: &str) -> String {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// Returns the tool of the call that a result answers.
-fn tool_name(messages: &[ChatMessage], id: &str) -> String {
-    let calls = messages.iter().rev().flat_map(|message| match message {
-        ChatMessage::Assistant { calls, .. } => calls.as_slice(),
-        ChatMessage::User { .. } | ChatMessage::Tool { .. } => &[],
-    });
-    calls.into_iter().find(|call| call.id == id).map(|call| call.name.clone()).unwrap_or_default()
-}
-
-/// Formats one server-sent event.
-fn sse(event: Option<&str>, data: &str) -> String {
-    match event {
-        Some(event) => format!("event: {event}\ndata: {data}\n\n"),
-        None => format!("data: {data}\n\n"),
-    }
 }

@@ -1,7 +1,7 @@
 //! The wire format of Ollama's chats: one JSON object per line.
 
 use super::error::MockRequestError;
-use super::{MockRequest, read_messages, read_text, request, string};
+use super::parts::{MockRequest, read_messages, read_text, request, string};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The wire format of `OpenAI` Chat Completions.
 
 use super::error::MockRequestError;
-use super::{MockRequest, read_messages, read_text, request, sse, string, tool_name};
+use super::parts::{MockRequest, read_messages, read_text, request, sse, string, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::model::scripted::chunks;
 use serde_json::{Value, json};

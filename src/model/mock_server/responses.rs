@@ -2,7 +2,7 @@
 
 use super::error::MockRequestError;
 use super::openai::arguments_text;
-use super::{MockRequest, read_text, request, sse, string, tool_name};
+use super::parts::{MockRequest, read_text, request, sse, string, tool_name};
 use crate::domain::chat::{Arguments, ChatMessage, Reply, TokenUsage, ToolCall};
 use crate::domain::decode;
 use crate::model::scripted::chunks;

@@ -1,6 +1,6 @@
 //! Life cycle of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
 
-use super::check_hides_nothing;
+use super::checks::check_hides_nothing;
 use super::layers::{self, AgentConfigLayers};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::ResourcePath;

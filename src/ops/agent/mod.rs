@@ -1,5 +1,6 @@
 //! `v/ops/agent/*`: create agents, send them requests and messages, read their state.
 
+mod checks;
 pub(crate) mod requests;
 mod layers;
 mod lifecycle;
@@ -9,7 +10,7 @@ mod sessions;
 pub(crate) mod task;
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, addresses};
-use crate::domain::authority::{HIDDEN, ResourcePath};
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
@@ -22,10 +23,11 @@ use crate::venue::waits;
 use crate::view::agent::{AgentDryRunView, AgentPage, AgentRowView, AgentView, CreatedAgentView};
 use crate::view::job::WaitView;
 use crate::view::to_json;
+use checks::{check_hides_nothing, no_agent};
 use layers::AgentConfigLayers;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Returns the operations of this group.
 pub fn operations() -> Vec<RegisteredOperation> {
@@ -36,16 +38,6 @@ pub fn operations() -> Vec<RegisteredOperation> {
     all.extend(session::operations());
     all.extend(task::operations());
     all
-}
-
-fn no_agent(id: &AgentId) -> OpError {
-    OpError::NotFound(format!("no agent `{id}`"))
-}
-
-/// Returns the agent that a call names.
-async fn find_existing(call: &Invocation<'_>, id: &AgentId) -> Result<AgentRecord, OpError> {
-    let known = agents::get(call.venue, &call.caller.owner, id).await?;
-    known.map(|(record, _)| record).ok_or_else(|| no_agent(id))
 }
 
 /// What an agent is and does: status, configuration, open tasks.
@@ -193,17 +185,6 @@ impl Operation for CreateAgent {
     }
 }
 
-/// Refuses a turn that may not see the values which are filled in for it: an agent that it makes or changes could see
-/// them, and so could the prompt of another.
-pub(crate) fn check_hides_nothing(call: &Invocation<'_>) -> Result<(), OpError> {
-    if !call.caller.envelope.hides_values {
-        return Ok(());
-    }
-    Err(OpError::Denied(format!(
-        "Capability denied: the values of `{HIDDEN}` are filled in for this agent and not shown to it, so that it makes and          changes no agents and looks at no prompt of one; that takes a capability that names `{HIDDEN}`. Retrying the same          call will not help."
-    )))
-}
-
 /// Whether a configuration names a model, without which no agent is made.
 fn names_model(config: Option<&Map<String, Value>>, state: Option<&Value>) -> bool {
     let inside = state.and_then(|state| state["config"].as_object());
@@ -245,7 +226,7 @@ fn parse_config(
     let config = AgentConfig::parse(&given).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
     let resources = call.venue.catalog.resources.check(&config);
     resources.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
-    for need in keys_needed(&json!(config)) {
+    for need in keys_needed(&to_json(&config)) {
         // Stored layers name their keys only after they are read.
         call.permit(need.ability, &need.resource)?;
     }

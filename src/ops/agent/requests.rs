@@ -1,6 +1,6 @@
 //! Requests, messages and chats, from a turn or from outside.
 
-use super::find_existing;
+use super::checks::find_existing;
 use super::send::{build_submission, deliver, event_id, handed_sections, request_needs, start_child, submit};
 use crate::domain::authority::ResourcePath;
 use crate::domain::budget::Budget;
@@ -24,9 +24,10 @@ use crate::venue::operation::{
 use crate::venue::{jobs, waits};
 use crate::view::job::{IgnoredView, WaitView, error_code_name};
 use crate::view::request::{ChatReplyView, EndedRequestView, SentMessageView, StartedRequestView};
+use crate::view::to_json;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::mem::take;
 use std::time::Duration;
 
@@ -255,8 +256,8 @@ async fn chat_session(
 ) -> Result<SessionKey, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
     let Some(session) = named else {
-        let said = json!(["chat", owner.token(), agent, event]).to_string();
-        let digits = &hmac_hex(&venue.key, said.as_bytes())[..16];
+        let place = to_json(&("chat", owner.token(), agent, event)).to_string();
+        let digits = &hmac_hex(&venue.key, place.as_bytes())[..16];
         let session = SessionId::new(format!("chat-{digits}")).expect("hex digits are a legal id");
         return Ok(SessionKey { agent: agent.clone(), session });
     };

@@ -3,7 +3,7 @@
 //! From a turn they are effects under ids that are a function of the turn, fenced by its lease: a turn that is run
 //! again sends nothing twice.
 
-use super::{find_existing, no_agent};
+use super::checks::{find_existing, no_agent};
 use crate::domain::agent::AgentStatus;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{ResourcePath, grant};
@@ -17,9 +17,9 @@ use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::domain::principal::Principal;
 use crate::domain::scope::{Delegate, DelegateContext, ScopedSection};
 use crate::domain::seal::{self, SubmissionAddress};
-use crate::ingress::{self, Arrival, PreparationError, SubmitError};
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, handed_records, still_running};
 use crate::store::{NewJob, Refusal, StoreError};
+use crate::venue::ingress::{self, Arrival, PreparationError, SubmitError};
 use crate::venue::jobs;
 use crate::venue::operation::{Caller, Invocation, OpError, OpOutput, Site, TurnSite};
 use crate::view::request::{EndedRequestView, StartedRequestView};

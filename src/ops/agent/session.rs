@@ -1,7 +1,7 @@
 //! Changes of a session from outside its turns: `rename-session`, `compact-session`, `reload-context`,
 //! `delete-session`; and `context`, a preview of its next turn.
 
-use super::{check_hides_nothing, find_existing};
+use super::checks::{check_hides_nothing, find_existing};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::ResourcePath;
 use crate::domain::chat::{ChatMessage, ModelRequest};

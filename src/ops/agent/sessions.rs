@@ -1,6 +1,6 @@
 //! Sessions of agents: `sessions`, `session-read`, `session-fork`.
 
-use super::find_existing;
+use super::checks::find_existing;
 use crate::domain::authority::ResourcePath;
 use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};

@@ -1,6 +1,6 @@
 //! Tasks that somebody outside their agent ends: `complete-task`, `fail-task`.
 
-use super::find_existing;
+use super::checks::find_existing;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, Job, JobResult};

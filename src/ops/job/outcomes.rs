@@ -8,9 +8,11 @@ use crate::domain::outcome::{OutcomeSettlement, UnknownOutcome};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, Site, dispatch};
 use crate::venue::outcomes;
 use crate::view::outcome::{OutcomePage, OutcomeView};
+use crate::view::request::AgentMessageRequest;
+use crate::view::to_json;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Calls that must not be repeated and of which nobody knows whether they happened, the newest first.
 #[derive(Deserialize, JsonSchema)]
@@ -79,18 +81,39 @@ impl Operation for SettleOutcome {
     }
 }
 
+/// Message to an agent about a call whose outcome is known now.
+#[derive(Serialize)]
+struct SettlementNotice<'a> {
+    /// `done` or `not done`.
+    settled: &'static str,
+    /// Place of the call.
+    about: String,
+    operation: &'a str,
+    /// Result of the call; null if it is unknown, or the call has not happened.
+    result: Option<&'a Value>,
+    /// Reason for the record; null without one.
+    note: Option<&'a str>,
+}
+
 /// Sends the settlement to the session of the call, once, if the caller may send messages to it.
 async fn tell_agent(call: &Invocation<'_>, outcome: &UnknownOutcome) -> Result<(), OpError> {
     let (Some(place), Some(settled)) = (&outcome.call, &outcome.settled) else {
         return Err(OpError::Invalid("no agent made this call: there is none to tell; it is settled".into()));
     };
-    let about = json!({
-        "settled": if settled.done { "done" } else { "not done" },
-        "about": format!("call {} (`{}`) of turn {}, whose outcome was unknown", place.index, place.tool, place.turn),
-        "operation": outcome.operation, "result": settled.result, "note": settled.note,
-    });
-    let arguments = json!({"agentId": place.session.agent, "sessionId": place.session.session, "message": about});
+    let notice = SettlementNotice {
+        settled: if settled.done { "done" } else { "not done" },
+        about: format!("call {} (`{}`) of turn {}, whose outcome was unknown", place.index, place.tool, place.turn),
+        operation: &outcome.operation,
+        result: settled.result.as_ref(),
+        note: settled.note.as_deref(),
+    };
+    let request = AgentMessageRequest {
+        agent_id: &place.session.agent,
+        session_id: Some(&place.session.session),
+        message: to_json(&notice),
+        context_ids: Vec::new(),
+    };
     let key = EventId::of_venue(&call.venue.key, VenueIdSubject::Answer(&outcome.id));
     let call = Invocation { site: Site::Api { key: Some(key) }, ..call.clone() };
-    Box::pin(dispatch::invoke(&call, "v/ops/agent/message", arguments)).await.map(drop)
+    Box::pin(dispatch::invoke(&call, "v/ops/agent/message", to_json(&request))).await.map(drop)
 }

@@ -5,7 +5,7 @@
 
 use super::layout::Space;
 use super::open::database_path;
-use super::tx::{Db, DurableState, StoreFault};
+use super::view::{Db, DurableState, StoreFault};
 use crate::store::{BackupFacts, BackupOutcome, StoreError};
 use fjall::{PersistMode, Readable};
 use std::fs::{DirBuilder, File};

@@ -6,7 +6,8 @@
 use super::layout::{self, Space};
 use super::lease::gate;
 use super::mailbox::LoadedSession;
-use super::tx::{StoreFault, Tx, View};
+use super::tx::Tx;
+use super::view::{StoreFault, View};
 use super::{docs, outbox};
 use crate::domain::ids::{AgentId, Owner, SessionKey, decode_token};
 use crate::domain::time::Millis;

@@ -1,15 +1,16 @@
-//! The machine's clock as the store sees it: leases keep their length when the clock is set.
+//! The machine's clock as the store sees it.
 
-use super::{EmbeddedStore, lease};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
-use crate::store::StoreError;
 use std::time::{Duration, Instant};
+
+/// A clock that is ahead of the elapsed time by this much was set.
+const SET_CLOCK: Duration = Duration::from_secs(5);
 
 /// A wall time and the steady time at which it was read.
 pub(super) struct SeenClock {
-    pub(super) wall: Millis,
-    pub(super) at: Instant,
+    wall: Millis,
+    at: Instant,
 }
 
 impl SeenClock {
@@ -17,30 +18,17 @@ impl SeenClock {
     pub(super) fn read() -> Self {
         Self { wall: machine_time(), at: Instant::now() }
     }
+
+    /// Takes over the machine's time. Returns the expected time and the difference if the clock was set forward.
+    pub(crate) fn follow(&mut self, now: Millis) -> Option<(Millis, Duration)> {
+        let expected = self.wall.plus(self.at.elapsed());
+        *self = Self { wall: now, at: Instant::now() };
+        let ahead = now.elapsed_since(expected);
+        (ahead >= SET_CLOCK).then_some((expected, ahead))
+    }
 }
 
 /// Returns the machine's time, for the opening of a store without an injected clock.
 pub(super) fn machine_time() -> Millis {
     Clock::system().now()
-}
-
-/// A clock that is ahead of the elapsed time by this much was set.
-const SET_CLOCK: Duration = Duration::from_secs(5);
-
-impl EmbeddedStore {
-    /// Extends leases when the clock was set forward, which would end them too early.
-    pub(super) async fn follow_clock(&self, now: Millis) -> Result<(), StoreError> {
-        let Some(seen) = &self.seen else { return Ok(()) };
-        let (before, ahead) = {
-            let mut seen = seen.lock();
-            let before = seen.wall.plus(seen.at.elapsed());
-            *seen = SeenClock { wall: now, at: Instant::now() };
-            (before, now.elapsed_since(before))
-        };
-        if ahead < SET_CLOCK {
-            return Ok(());
-        }
-        tracing::warn!("the machine's clock was set forward by {} s; leases that are held stay so", ahead.as_secs());
-        self.call(move |tx| lease::extend_held(tx, before, ahead)).await
-    }
 }

@@ -1,19 +1,12 @@
 //! The usage of owners: counted with every change, and recounted.
 
-use super::layout::{self, MailRecord, STATE, Space, prefix_end};
-use super::tx::{Db, DurableState, StoreFault, Tx, View};
+use super::layout::{self, MailRecord, STATE, Space, prefix_end, to_signed};
+use super::tx::{Tx, UsageChange};
+use super::view::{Db, DurableState, StoreFault, View};
 use super::{docs, index};
-use crate::domain::quota::{OwnLimits, Quota, QuotaCounts, QuotaExceeded, QuotaKind, QuotaUsage};
+use crate::domain::quota::{OwnLimits, Quota, QuotaExceeded, QuotaKind, QuotaUsage};
 use crate::store::{DocEffect, DocWrite, OwnerUsage, Recount, keys};
 use std::ops::ControlFlow;
-
-/// The change of usage by a request.
-pub(super) type UsageChange = QuotaCounts<i64>;
-
-/// Converts a length for a signed sum.
-pub(super) fn to_signed(length: usize) -> i64 {
-    i64::try_from(length).unwrap_or(i64::MAX)
-}
 
 /// Returns the change of usage when a document of length `old` gets the length `new`.
 pub(super) fn document_change(key: &str, old: Option<usize>, new: Option<usize>) -> UsageChange {

@@ -2,7 +2,8 @@
 
 use super::counts;
 use super::layout::{self, DocRecord, Space};
-use super::tx::{StoreFault, Tx, View};
+use super::tx::Tx;
+use super::view::{StoreFault, View};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;

@@ -2,7 +2,7 @@
 
 use super::head::StoreHead;
 use super::health::Health;
-use super::tx::{Db, DurableState, StoreFault};
+use super::view::{Db, DurableState, StoreFault};
 use super::writes::Writes;
 use crate::store::StoreError;
 use fjall::PersistMode;

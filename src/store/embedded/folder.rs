@@ -4,7 +4,7 @@ use super::backup;
 use super::health::{self, Health};
 use super::open::{self, OpenDatabase, StoreOpenError};
 use super::reclaim::Reclaimer;
-use super::tx::{DurableState, StoreFault};
+use super::view::{DurableState, StoreFault};
 use super::writer::{Requests, StoreWriter};
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,8 @@
 use super::docs;
 use super::layout::{self, Space};
 use super::mailbox::LoadedSession;
-use super::tx::{StoreFault, Tx};
+use super::tx::Tx;
+use super::view::StoreFault;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::store::{ForgetOutcome, ForgetRequest};

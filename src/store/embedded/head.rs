@@ -3,7 +3,7 @@
 
 use super::clock::machine_time;
 use super::layout::{self, DocRecord, Space, split_number};
-use super::tx::{Db, DurableState, StoreFault, View};
+use super::view::{Db, DurableState, StoreFault, View};
 use crate::domain::losses::{Loss, Losses};
 use crate::store::keys;
 use std::fs::File;

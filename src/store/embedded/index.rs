@@ -1,7 +1,7 @@
 //! Due times, leases, waiting queues and outboxes in memory, rebuilt at open.
 
 use super::layout::{Space, place_and_message, prefix_end};
-use super::tx::{StoreFault, View};
+use super::view::{StoreFault, View};
 use crate::domain::lease::{SessionRecord, Ticket};
 use crate::domain::time::Millis;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -20,7 +20,7 @@
 //! | `core` | `xO\0<outbox id>` | place u64, message | until published |
 //! | `core` | `gO\0<deleted-at ms u64><document key>` | empty; a deleted document to forget | a day |
 //! | `queue` | `q<sequence u64>` | JSON line of the embedded bus, see `bus::embedded` | until acknowledged |
-//! | `queue` | `o<sequence u64>` | JSON [`crate::domain::message::Message`] | the newest 10,000 |
+//! | `queue` | `o<sequence u64>` | JSON of a completion, as older builds kept it | until the store is opened |
 //!
 //! Numbers are big-endian, so that they sort. Due times, leases, waiting queues and outboxes are also indexed in memory
 //! ([`super::index`]) and rebuilt at open: they follow from the session and outbox records, and a log-structured tree
@@ -232,7 +232,7 @@ impl<'a> MailRecord<'a> {
     /// Returns the bytes that an encoded record counts: its body, and kind and job as a line.
     pub(super) fn weight(bytes: &[u8]) -> i64 {
         let job = bytes.get(9).copied().map_or(0, usize::from);
-        super::counts::to_signed((bytes.len() + 3 + job.max(1)).saturating_sub(10 + job))
+        to_signed((bytes.len() + 3 + job.max(1)).saturating_sub(10 + job))
     }
 
     /// Decodes the bytes of [`MailRecord::encode`].
@@ -259,6 +259,11 @@ pub(crate) fn split_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 /// Splits an outbox entry into place and message. A damaged entry without a place gets place 0 and stays as it is.
 pub(super) fn place_and_message(bytes: &[u8]) -> (u64, &[u8]) {
     split_number(bytes).unwrap_or((0, bytes))
+}
+
+/// Converts a length for a signed sum.
+pub(crate) fn to_signed(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

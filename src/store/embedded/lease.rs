@@ -2,7 +2,8 @@
 
 use super::layout::{self, Space};
 use super::mailbox::{LoadedSession, MailItem, epoch_floor};
-use super::tx::{StoreFault, Tx, View};
+use super::tx::Tx;
+use super::view::{StoreFault, View};
 use super::{capacity, docs};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};

@@ -1,10 +1,10 @@
 //! A session with its loaded record, and its mailbox.
 
-use super::counts::{self, UsageChange};
 use super::docs;
 use super::index::parse_session;
 use super::layout::{self, MailRecord, STATE, Space};
-use super::tx::{StoreFault, Tx, View};
+use super::tx::{Tx, UsageChange};
+use super::view::{StoreFault, View};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lease::SessionRecord;
 use crate::domain::limits::GRANT_BYTES;
@@ -88,7 +88,7 @@ impl LoadedSession {
                 keys.push(key.to_vec());
                 weight += match space {
                     Space::Mail => MailRecord::weight(value),
-                    _ if key == state => counts::to_signed(value.len()),
+                    _ if key == state => layout::to_signed(value.len()),
                     _ => 0,
                 };
                 Ok(ControlFlow::Continue(()))
@@ -113,7 +113,7 @@ impl LoadedSession {
     /// Stores the session state that the next turn finds.
     pub(super) fn set_state(&self, tx: &mut Tx<'_>, state: &[u8]) -> Result<(), StoreFault> {
         let old = tx.get(Space::Core, &self.part(STATE))?.map_or(0, |old| old.len());
-        tx.add_bytes(&self.owner, counts::to_signed(state.len()) - counts::to_signed(old));
+        tx.add_bytes(&self.owner, layout::to_signed(state.len()) - layout::to_signed(old));
         tx.put(Space::Core, self.part(STATE), state.to_vec());
         Ok(())
     }

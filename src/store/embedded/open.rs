@@ -3,7 +3,7 @@
 use super::head::StoreHead;
 use super::index::Index;
 use super::layout::{self, Space, prefix_end};
-use super::tx::{Db, DurableState, StoreFault, View};
+use super::view::{Db, DurableState, StoreFault, View};
 use super::{counts, docs};
 use crate::domain::format::{FORMAT, FormatError, StoreFormat, check_format};
 use crate::domain::ids::Owner;

@@ -2,7 +2,8 @@
 
 use super::index::OutboxPlace;
 use super::layout::{self, Space, place_and_message};
-use super::tx::{StoreFault, Tx, View};
+use super::tx::Tx;
+use super::view::{StoreFault, View};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lease::DUE_AFTER;
 use crate::domain::message::BusMessage;

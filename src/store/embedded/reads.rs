@@ -4,7 +4,7 @@ use super::docs;
 use super::index::split_key;
 use super::layout::{self, DocRecord, Space};
 use super::mailbox::LoadedSession;
-use super::tx::{DurableState, StoreFault, View};
+use super::view::{DurableState, StoreFault, View};
 use crate::domain::decode;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
@@ -103,7 +103,7 @@ pub(super) fn page(state: &DurableState, owner: &Owner, prefix: &str, window: Wi
     Ok(page)
 }
 
-/// Implements [`crate::store::Inspect::owners`]; the order is that of tokens.
+/// Implements [`crate::store::StoreInspection::owners`]; the order is that of tokens.
 pub(super) fn owners(state: &DurableState, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreFault> {
     let mut found = Vec::new();
     if limit == 0 {
@@ -118,7 +118,7 @@ pub(super) fn owners(state: &DurableState, after: Option<&Owner>, limit: usize) 
     Ok(found)
 }
 
-/// Implements [`crate::store::Inspect::sessions`]; the order is that of tokens.
+/// Implements [`crate::store::StoreInspection::sessions`]; the order is that of tokens.
 pub(super) fn sessions(
     state: &DurableState,
     owner: &Owner,
@@ -151,7 +151,7 @@ pub(super) fn sessions(
     each.collect()
 }
 
-/// Implements [`crate::store::Inspect::mail`] on a durable state.
+/// Implements [`crate::store::StoreInspection::pending_events`] on a durable state.
 pub(super) fn mail(state: &DurableState, owner: &Owner, key: &SessionKey) -> Result<Vec<MailboxEntry>, StoreFault> {
     let mail = LoadedSession::load(state, owner, key)?.first_events(state, GRANT_EVENTS as usize)?;
     Ok(mail.into_iter().map(|m| m.entry).collect())

@@ -5,7 +5,7 @@
 //! seconds, releases old states, and rewrites the tables of a store that is nearly full without deleted records.
 
 use super::layout::{self, Space};
-use super::tx::{Db, StoreFault};
+use super::view::{Db, StoreFault};
 use super::writer::Requests;
 use crate::domain::quota::QuotaKind;
 use crate::process::clock::Clock;

@@ -2,7 +2,8 @@
 
 use super::layout::{STATE, Space};
 use super::mailbox::LoadedSession;
-use super::tx::{StoreFault, Tx, View};
+use super::tx::Tx;
+use super::view::{StoreFault, View};
 use super::{counts, docs};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lease::{StateAmendment, StateChange};

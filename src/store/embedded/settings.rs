@@ -1,6 +1,6 @@
 //! What an embedded store tells of itself: its durability, its disk, its size.
 
-use super::tx::StoreFault;
+use super::view::StoreFault;
 use super::{BackendSetting, EmbeddedStore, Fill, StorePlace, reclaim};
 
 impl EmbeddedStore {

@@ -2,7 +2,8 @@
 
 use super::mailbox::LoadedSession;
 use super::outbox;
-use super::tx::{StoreFault, Tx, View};
+use super::tx::Tx;
+use super::view::{StoreFault, View};
 use super::{capacity, docs, docs::TOMBSTONE_AGE};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::time::Millis;

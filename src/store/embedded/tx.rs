@@ -1,156 +1,16 @@
 //! Reads and writes of one request: reads see the writes before them, and all are applied at once.
 
-use super::counts::UsageChange;
 use super::index::Index;
+use super::keyspace_maps::KeyspaceMaps;
 use super::layout::{self, Space};
-use super::memory::KeyspaceMaps;
+use super::view::{Db, Item, StoreFault, View, Visit, read_items};
 use super::writes::Writes;
-use crate::domain::quota::QuotaExceeded;
-use crate::store::StoreError;
-use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, Readable, Slice, Snapshot, UserKey};
-use std::sync::{Arc, atomic::AtomicU64};
-use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
+use crate::domain::quota::QuotaCounts;
+use fjall::Slice;
+use std::collections::BTreeMap;
 
-/// Why a request failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StoreFault {
-    /// The database failed.
-    #[error("{0}")]
-    Database(#[from] fjall::Error),
-    /// A record that can't be decoded, or an invalid request.
-    #[error("{0}")]
-    Record(String),
-    /// The owner's quota has no room for the request.
-    #[error("{0}")]
-    Over(QuotaExceeded),
-}
-
-impl StoreFault {
-    /// Converts the fault to the caller's error.
-    pub(crate) fn into_store_error(self, store: &str) -> StoreError {
-        let store = store.to_owned();
-        match self {
-            Self::Database(e) => StoreError::Unavailable { store, reason: e.to_string() },
-            Self::Record(reason) => StoreError::Corrupt { store, reason },
-            Self::Over(over) => StoreError::Over(over),
-        }
-    }
-}
-
-/// Bytes in memory before a keyspace writes a table; after a kill they are replayed.
-const MEMTABLE: u64 = 16 * 1024 * 1024;
-/// Bytes of full journals before the keyspaces in them write their tables; fjall's minimum.
-const JOURNALS: u64 = 64 * 1024 * 1024;
-
-/// The open database, with its keyspaces.
-#[derive(Clone)]
-pub(crate) struct Db {
-    /// The database itself.
-    pub(crate) database: Database,
-    docs: Keyspace,
-    mail: Keyspace,
-    core: Keyspace,
-    queue: Keyspace,
-    /// Number of groups made durable, each by one fsync.
-    pub(super) fsyncs: Arc<AtomicU64>,
-}
-
-impl Db {
-    /// Opens or creates the database in `dir`.
-    pub(super) fn open(dir: &Path) -> Result<Self, fjall::Error> {
-        let database = Database::builder(dir).max_journaling_size(JOURNALS).open()?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE);
-        let open = |name: &str| database.keyspace(name, options);
-        let (docs, mail, core, queue) = (open("docs")?, open("mail")?, open("core")?, open("queue")?);
-        Ok(Self { database, docs, mail, core, queue, fsyncs: Arc::default() })
-    }
-
-    /// Returns the keyspace of `space`.
-    pub(crate) const fn keyspace(&self, space: Space) -> &Keyspace {
-        match space {
-            Space::Docs => &self.docs,
-            Space::Mail => &self.mail,
-            Space::Core => &self.core,
-            Space::Queue => &self.queue,
-        }
-    }
-}
-
-/// Visits key and value; `Break` ends the walk.
-pub(crate) type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreFault>;
-
-/// One consistent state to read from.
-pub(crate) trait View {
-    /// Returns the value at `key`.
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreFault>;
-
-    /// Visits keys of `from..to` in order.
-    fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreFault>;
-}
-
-/// A durable state, for readers that bypass the writer.
-pub(crate) enum DurableState {
-    /// The state after the last group.
-    Folder(Db, Snapshot),
-    /// The records in memory, under their lock.
-    Memory(KeyspaceMaps),
-}
-
-/// A record with its key.
-type Item = Result<(UserKey, Slice), StoreFault>;
-
-impl DurableState {
-    /// Returns the state after the last group of `db`.
-    pub(super) fn snapshot(db: &Db) -> Self {
-        Self::Folder(db.clone(), db.database.snapshot())
-    }
-
-    /// Visits keys of `from..to` in reverse order.
-    pub(super) fn walk_back(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreFault> {
-        if from >= to {
-            return Ok(());
-        }
-        match self {
-            Self::Folder(db, snapshot) => {
-                visit_each(read_items(snapshot.range(db.keyspace(space), from..to).rev()), visit)
-            }
-            Self::Memory(maps) => visit_each(maps.range(space, from, to).rev(), visit),
-        }
-    }
-}
-
-impl View for DurableState {
-    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, StoreFault> {
-        match self {
-            Self::Folder(db, snapshot) => Ok(snapshot.get(db.keyspace(space), key)?),
-            Self::Memory(maps) => Ok(maps.get(space, key)),
-        }
-    }
-
-    fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), StoreFault> {
-        if from >= to {
-            return Ok(());
-        }
-        match self {
-            Self::Folder(db, snapshot) => visit_each(read_items(snapshot.range(db.keyspace(space), from..to)), visit),
-            Self::Memory(maps) => visit_each(maps.range(space, from, to), visit),
-        }
-    }
-}
-
-fn read_items<I: DoubleEndedIterator<Item = Guard>>(items: I) -> impl DoubleEndedIterator<Item = Item> {
-    items.map(|item| Ok(item.into_inner()?))
-}
-
-fn visit_each(items: impl Iterator<Item = Item>, visit: Visit<'_>) -> Result<(), StoreFault> {
-    for item in items {
-        let (key, value) = item?;
-        if visit(&key, &value)?.is_break() {
-            break;
-        }
-    }
-    Ok(())
-}
+/// The change of usage by a request.
+pub(crate) type UsageChange = QuotaCounts<i64>;
 
 /// What requests are applied to.
 #[derive(Clone, Copy)]

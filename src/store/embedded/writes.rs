@@ -1,14 +1,14 @@
 //! Writes of requests that the database doesn't contain yet.
 
 use super::layout::Space;
-use super::tx::Db;
+use super::view::Db;
 use fjall::Slice;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// The last value by key; `None` = removed.
 #[derive(Debug, Default)]
-pub(super) struct Writes([BTreeMap<Vec<u8>, Option<Slice>>; Space::COUNT]);
+pub(crate) struct Writes([BTreeMap<Vec<u8>, Option<Slice>>; Space::COUNT]);
 
 impl Writes {
     /// Whether there are no writes.

@@ -43,7 +43,7 @@ impl Args {
     ///
     /// `base` is no key itself, so that a node of a cluster that hands the keys of its slot over refuses calls on them:
     /// it names the other node, which has only some of the keys yet. The caller waits this out and doesn't follow
-    /// ([`super::failure::passes`]). A replica that becomes the primary at that moment doesn't know of it: see
+    /// ([`super::failure::is_temporary`]). A replica that becomes the primary at that moment doesn't know of it: see
     /// `config/redis-cluster.conf`.
     pub fn new(method: &str, base: &str) -> Self {
         let mut cmd = redis::cmd("FCALL");

@@ -13,7 +13,7 @@ const OWNERS_PER_SHARD: isize = 1_000;
 /// Commands sent in one pipeline.
 const AT_ONCE: usize = 256;
 
-/// Implements [`crate::store::Inspect::busy_sessions`]. Each owner is counted at its own moment.
+/// Implements [`crate::store::StoreInspection::busy_sessions`]. Each owner is counted at its own moment.
 pub(super) async fn count_sessions(pool: &Pool, space: &Keyspace) -> Result<u64, StoreError> {
     let due = |shard| key_cmd("ZRANGE", &space.due(shard)).arg(0).arg(OWNERS_PER_SHARD - 1).clone();
     let mut bases = Vec::new();

@@ -4,7 +4,7 @@ use super::attempts::{Attempts, Patience};
 use super::barrier::Barrier;
 use super::failure::{classify, is_cut, is_temporary, is_unknown_function};
 use super::keyspace::{Keyspace, LIBRARY};
-use super::millis;
+use super::millis::millis;
 use super::options::RedisOptions;
 use super::sentinel::SentinelReport;
 use super::server_connection::{RoundTrip, ServerConnection, TargetNode, first_key};
@@ -341,7 +341,7 @@ impl Pool {
         }
     }
 
-    /// [`Wire::ask_twice`] that waits at the barrier between the two attempts.
+    /// [`ServerConnection::ask_twice`] that waits at the barrier between the two attempts.
     async fn ask_twice(
         &self,
         wire: &ServerConnection,

@@ -2,7 +2,8 @@
 
 use super::args::Args;
 use super::codec::AnswerParts;
-use super::{millis, usage};
+use super::millis::millis;
+use super::usage;
 use crate::domain::dead::Attempt;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::limits::ATTEMPTS_KEPT;

@@ -9,7 +9,7 @@ use super::args::Args;
 use super::codec::AnswerParts;
 use super::connection::Repeatability;
 use super::keyspace::LIBRARY;
-use super::millis;
+use super::millis::millis;
 use crate::store::StoreError;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -17,6 +17,7 @@ mod failure;
 mod grant;
 mod keyspace;
 mod libraries;
+mod millis;
 mod worker_share;
 mod options;
 mod plain_reads;
@@ -48,6 +49,7 @@ use connection::{Pool, Repeatability};
 use grant::UnreadableGrant;
 use keyspace::{Keyspace, lex_range};
 use libraries::LibraryReports;
+use millis::millis;
 pub use options::{RedisOptions, ServerOrInjected};
 use registry::RegisteredOwners;
 pub use servers::{RedisTls, Servers, ServersUrlError, URL_FORM};
@@ -133,10 +135,6 @@ impl RedisStore {
     async fn call(&self, args: &Args) -> Result<AnswerParts, StoreError> {
         AnswerParts::new(self.pool.store(), self.run_args(args).await?)
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[async_trait]

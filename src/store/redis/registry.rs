@@ -81,7 +81,7 @@ impl RegisteredOwners {
 }
 
 impl RedisStore {
-    /// Implements [`crate::store::Inspect::owners`] by the sorted list of owners.
+    /// Implements [`crate::store::StoreInspection::owners`] by the sorted list of owners.
     pub(super) async fn registered_owners(
         &self,
         after: Option<&Owner>,
@@ -262,7 +262,7 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Implements [`crate::store::Inspect::sessions`] by the sorted list of sessions.
+    /// Implements [`crate::store::StoreInspection::sessions`] by the sorted list of sessions.
     pub(super) async fn listed_sessions(
         &self,
         owner: &Owner,

@@ -48,8 +48,8 @@ pub async fn read(pool: &Pool) -> Result<Vec<BackendSetting>, StoreError> {
     Ok(settings)
 }
 
-/// Implements [`crate::store::Inspect::history`]: a server takes a new replication id when it starts and when it
-/// becomes a primary.
+/// Implements [`crate::store::StoreInspection::history`]: a server takes a new replication id when it starts and when
+/// it becomes a primary.
 pub async fn history(pool: &Pool) -> Vec<String> {
     let answers = pool.run_everywhere_now(redis::cmd("INFO").arg("replication")).await;
     let id = |answer: &Value| {
@@ -58,7 +58,7 @@ pub async fn history(pool: &Pool) -> Vec<String> {
     answers.iter().filter_map(id).collect()
 }
 
-/// Implements [`crate::store::Inspect::time`] by the command `TIME`.
+/// Implements [`crate::store::StoreInspection::time`] by the command `TIME`.
 pub async fn time(pool: &Pool, clock: ServerOrInjected) -> Result<Option<Millis>, StoreError> {
     if clock == ServerOrInjected::Injected {
         return Ok(None);

@@ -20,7 +20,7 @@ pub fn read_usage(mut answer: AnswerParts) -> Result<OwnerUsage, StoreError> {
     Ok(OwnerUsage { used, operator_quota: own })
 }
 
-/// Implements [`crate::store::Accounts::kept`]: what `usage` in `functions/prelude/kept.lua` computes, by plain
+/// Implements [`crate::store::Accounts::usages`]: what `usage` in `functions/prelude/kept.lua` computes, by plain
 /// commands, since a call of a function costs ten times as much.
 pub async fn usages(pool: &Pool, space: &Keyspace, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
     let command = |name: &str, key: String| {

@@ -4,7 +4,7 @@ use super::args::Args;
 use super::codec::AnswerParts;
 use super::connection::Pool;
 use super::keyspace::Keyspace;
-use super::millis;
+use super::millis::millis;
 use crate::domain::ids::Owner;
 use crate::domain::shard::{Shard, Shards, Share};
 use crate::domain::time::Millis;

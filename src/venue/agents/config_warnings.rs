@@ -5,8 +5,10 @@ use crate::domain::chat::ModelSettings;
 use crate::domain::ids::Owner;
 use crate::domain::tools::binding::BindingFaults;
 use crate::domain::tools::unknown_names::KnownNames;
+use crate::domain::visible::quote_foreign;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
+use std::collections::BTreeSet;
 
 /// Why a configuration is refused. Each line is a fault of one of its parts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,26 +22,27 @@ pub enum ConfigFaultsError {
     /// There are warnings, and the caller is strict.
     #[error("{}; without `strict` these are warnings", .lines.join("; "))]
     Strict {
-        /// The warnings.
+        /// Warnings, each about one part of the configuration.
         lines: Vec<String>,
     },
 }
 
 /// Returns one line for each warning.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
-    let mut found =
-        config.unknown_names(&KnownNames { providers: venue.catalog.providers(), operations: &venue.catalog });
+    let operations = &venue.catalog_view(owner);
+    let mut found = config.unknown_names(&KnownNames { providers: venue.catalog.providers(), operations });
     let models = config.model.in_order().enumerate();
     found.extend(models.filter_map(|(at, model)| {
         let why = venue.spend.price_error(owner, model)?;
         Some(format!("`{}`: {why}", ModelSettings::key_at(at)))
     }));
-    found.extend(binding_faults(venue, config).warnings);
+    found.extend(binding_faults(venue, owner, config).warnings);
     found
 }
 
 /// Returns one line for each model of a configuration that has no key: its secret isn't stored, or this worker's
-/// environment has no such variable. The environments of other workers aren't known here.
+/// environment has no such variable. The environments of other workers aren't known here. A process without a worker adds
+/// a line about scripted models whose rules it doesn't see.
 pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     for (at, model) in config.model.in_order().enumerate() {
@@ -54,11 +57,26 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
         let place = ModelSettings::key_at(at);
         found.extend(why.map(|why| format!("`{place}`: {why}; until then its tasks wait")));
     }
+    found.extend(unseen_rules(venue, config));
     Ok(found)
 }
 
-fn binding_faults(venue: &Venue, config: &AgentConfig) -> BindingFaults {
-    config.binding_faults(&venue.catalog, &venue.catalog.resources.declared_tools(config))
+/// Returns the line about scripted models of which a process without a worker doesn't see the rules.
+fn unseen_rules(venue: &Venue, config: &AgentConfig) -> Option<String> {
+    let unseen = config.model.in_order().filter(|model| venue.local.lacks_rules(model));
+    let names: BTreeSet<String> = unseen.map(|model| format!("`{}`", quote_foreign(&model.name))).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    Some(format!(
+        "`model`: this process has no worker and sees no rules for {names}: every worker must have them where its \
+         `models.scripted` names"
+    ))
+}
+
+fn binding_faults(venue: &Venue, owner: &Owner, config: &AgentConfig) -> BindingFaults {
+    config.binding_faults(&venue.catalog_view(owner), &venue.catalog.resources.declared_tools(config))
 }
 
 /// Returns the [`warnings`] of a configuration. A binding that can't be kept is an error; with `strict` so is a
@@ -69,7 +87,7 @@ pub fn check(
     config: &AgentConfig,
     strict: bool,
 ) -> Result<Vec<String>, ConfigFaultsError> {
-    let errors = binding_faults(venue, config).errors;
+    let errors = binding_faults(venue, owner, config).errors;
     if !errors.is_empty() {
         return Err(ConfigFaultsError::Bindings { lines: errors });
     }

@@ -1,8 +1,7 @@
 //! Copies of sessions. A copy holds a claim on the new name, which every step renews: of several copies to one name at
 //! once one succeeds, and a refused one deletes what it has written.
 
-use super::lifecycle::LifecycleError;
-use super::sessions::find;
+use super::error::LifecycleError;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::COPY_CLAIM;
 use crate::domain::quota::QuotaUsage;
@@ -125,7 +124,7 @@ impl<'a> CopyClaim<'a> {
         let places: Vec<DocKey> = puts.iter().map(|(key, _)| key.clone()).collect();
         let before = self.venue.store.read(self.owner, &places).await?;
         // Checked after that read: a turn of a session that was created later has another version.
-        if find(self.venue, self.owner, to).await?.is_some() {
+        if self.venue.store.find_session(self.owner, to).await?.is_some() {
             return Err(LifecycleError::Taken(to.clone()));
         }
         let versions: Vec<u64> = before.into_iter().map(|doc| doc.version).collect();

@@ -3,6 +3,7 @@
 pub mod amend;
 mod copies;
 pub mod deletion;
+mod error;
 pub mod lifecycle;
 pub mod config_warnings;
 pub mod sessions;

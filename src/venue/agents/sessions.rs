@@ -1,7 +1,7 @@
 //! Sessions as callers see them: list, read, fork.
 
 use super::copies::CopyClaim;
-use super::lifecycle::LifecycleError;
+use super::error::LifecycleError;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
 use crate::domain::expiry::Ttl;

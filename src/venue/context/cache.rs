@@ -49,6 +49,8 @@ pub(super) struct ToolKey {
     pub(super) values: String,
     /// The instances that calls of the agent can name.
     pub(super) instances: Vec<String>,
+    /// Numbers of the publications whose operations the turn may name.
+    pub(super) published: Vec<u64>,
 }
 
 /// Cached values for later prompts. Evicted ones are computed again.

@@ -4,23 +4,22 @@
 use crate::domain::agent::entry::{EntrySource, job_part};
 use crate::domain::authority::capability::overlaps;
 use crate::domain::authority::{HIDDEN, ResourcePath};
-use crate::domain::canonical::canonical;
 use crate::domain::context::entry::{ContextRead, ContextReadError};
 use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, ItemContent, PromptItem, Section, limit_items};
 use crate::domain::decode;
-use crate::domain::ids::{AssetId, JobId, sha256_hex};
+use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
 use crate::domain::media::{MediaType, references};
-use crate::domain::origin::Origin;
+use crate::domain::origin::{Origin, content_hash};
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::assets;
 use crate::venue::jobs;
 use crate::venue::operation::pin::{PinReader, check_arguments};
-use crate::venue::operation::{Caller, Effect, Invocation, NO_SECTIONS, OpError, Reads, Site, dispatch};
+use crate::venue::operation::{Caller, CatalogView, Effect, Invocation, NO_SECTIONS, OpError, Reads, Site, dispatch};
 use crate::venue::tree::value_at;
 use crate::venue::workspace::Workspace;
 use futures::future::try_join_all;
@@ -29,6 +28,7 @@ use serde_json::Value;
 /// The tree that is read, and the caller whose authority counts.
 pub(super) struct ContextReader<'a> {
     pub(super) venue: &'a Venue,
+    pub(super) catalog: &'a CatalogView,
     pub(super) caller: &'a Caller,
     pub(super) workspace: &'a Workspace,
     pub(super) resolver: &'a Resolver,
@@ -79,21 +79,18 @@ impl ContextReader<'_> {
             }
         };
         let seen = reads.found_reads();
-        let version = seen.iter().find(|seen| Some(&seen.path) == name.as_ref()).and_then(|seen| seen.version);
-        let mut origin = Origin { version, hash: None, reads: if is_operation { seen } else { Vec::new() } };
+        let own = seen.iter().find(|seen| Some(&seen.path) == name.as_ref());
+        let (version, hash) = own.map(|seen| (seen.version, seen.hash.clone())).unwrap_or_default();
+        let mut origin = Origin { version, hash, reads: if is_operation { seen } else { Vec::new() } };
         let (content, allowed) = match found {
             Ok(value) => {
                 let value = decode::limit_depth(value);
                 attachments.extend(references(&value).assets);
-                origin.hash = name.is_some().then(|| content_hash(&value));
-                let authority = &self.caller.authority;
-                let grounds = tags.needs.iter().map(|(ability, resource)| authority.justification(ability, resource));
-                let grounds =
-                    grounds.collect::<Option<Vec<_>>>().filter(|grounds| !grounds.is_empty() && !is_operation);
-                (
-                    ItemContent::from_value(value, asked.unwrap_or(ENTRY_BYTES)),
-                    grounds.map(|grounds| grounds.join(", ")),
-                )
+                if name.is_some() {
+                    origin.hash.get_or_insert_with(|| content_hash(&value));
+                }
+                let allowed = if is_operation { None } else { self.justification(&tags.needs) };
+                (ItemContent::from_value(value, asked.unwrap_or(ENTRY_BYTES)), allowed)
             }
             Err((why, reason)) => (ItemContent::Absent(why, reason), None),
         };
@@ -113,6 +110,14 @@ impl ContextReader<'_> {
             content,
             attachments,
         })
+    }
+
+    /// Returns the capabilities that allow these needs; `None` if there are no needs, or one isn't allowed.
+    fn justification(&self, needs: &[(String, ResourcePath)]) -> Option<String> {
+        let authority = &self.caller.authority;
+        let grounds: Option<Vec<_>> =
+            needs.iter().map(|(ability, resource)| authority.justification(ability, resource)).collect();
+        grounds.filter(|grounds| !grounds.is_empty()).map(|grounds| grounds.join(", "))
     }
 
     /// Returns why a path to values that only the runtime fills in is hidden. A model may not load its own agent's; and
@@ -219,18 +224,18 @@ impl ContextReader<'_> {
 
     /// Returns what running an operation needs; nothing for one that can't run.
     fn operation_needs(&self, path: &str, input: &Value) -> Vec<(String, ResourcePath)> {
-        let settled = dispatch::resolve_call(&self.venue.catalog, path, input.clone(), false);
+        let settled = dispatch::resolve_call(self.catalog, path, input.clone(), false);
         let needs = settled.and_then(|settled| settled.needs());
         needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()
     }
 
     async fn fetch_operation(&self, path: &str, input: Value, reads: &Reads) -> Result<FetchResult, StoreError> {
-        if self.venue.catalog.resolve(path).is_none() {
+        if self.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
         }
         let mut input = input;
         let (owner, authority) = (&self.caller.owner, &self.caller.authority);
-        let pins = PinReader { venue: self.venue, owner, authority, workspace: self.workspace };
+        let pins = PinReader { venue: self.venue, catalog: self.catalog, owner, authority, workspace: self.workspace };
         match pins.resolve_inner(path, &mut input).await {
             Ok(_) => {}
             Err(OpError::Store(error)) if error.is_transient() => return Err(error),
@@ -238,7 +243,7 @@ impl ContextReader<'_> {
             Err(error) => return operation_failure(error),
         }
         let dispatch::ResolvedOperation { found: operation, arguments: input, inner, .. } =
-            match dispatch::resolve_call(&self.venue.catalog, path, input, false) {
+            match dispatch::resolve_call(self.catalog, path, input, false) {
                 Ok(settled) => settled,
                 Err(error) => return operation_failure(error),
             };
@@ -247,7 +252,7 @@ impl ContextReader<'_> {
             return Ok(Err((Absence::Failed, reason.into())));
         }
         let call = self.invocation(inner.as_deref().unwrap_or(path), reads);
-        match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, operation.spec.path, input)).await {
+        match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, &operation.spec.path, input)).await {
             Ok(Ok(output)) => Ok(Ok(output.value)),
             Ok(Err(OpError::Denied(reason))) => Ok(Err((Absence::Denied, reason))),
             Ok(Err(error)) => operation_failure(error),
@@ -262,6 +267,7 @@ impl ContextReader<'_> {
         Invocation {
             named,
             venue: self.venue,
+            catalog: self.catalog,
             caller: self.caller,
             workspace: self.workspace,
             scoped: &NO_SECTIONS,
@@ -282,14 +288,6 @@ fn asset_at(path: &Path) -> Option<AssetId> {
 /// Makes a failed item of a damaged document; a transient error of the store stops the turn.
 fn store_failure(error: StoreError) -> Result<FetchResult, StoreError> {
     if error.is_transient() { Err(error) } else { Ok(Err((Absence::Failed, error.to_string()))) }
-}
-
-/// Hashes the bytes of a text, and the canonical form of any other value.
-fn content_hash(value: &Value) -> String {
-    match value {
-        Value::String(text) => sha256_hex(text.as_bytes()),
-        value => sha256_hex(&canonical(value)),
-    }
 }
 
 fn operation_failure(error: OpError) -> Result<FetchResult, StoreError> {

@@ -17,8 +17,8 @@ use crate::domain::turn::scoped;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::venue::operation::Caller;
 use crate::venue::operation::pin::PinReader;
+use crate::venue::operation::{Caller, CatalogView};
 use crate::venue::resources::{self, scratchpad};
 use crate::venue::workspace::Workspace;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ use std::sync::Arc;
 /// What a prompt is made for: a turn that runs, or the next one as a preview.
 pub(crate) struct PromptView<'a> {
     pub(crate) venue: &'a Venue,
+    /// The operations that the turn may offer and call.
+    pub(crate) catalog: &'a CatalogView,
     pub(crate) setting: &'a TurnInput,
     /// The agent as it is configured, with the operations that its pins name.
     pub(crate) agent: &'a AgentRecord,
@@ -36,6 +38,7 @@ pub(crate) struct PromptView<'a> {
 /// has any. The `c/` of a session that is new again is emptied.
 pub(crate) async fn begin_turn(
     venue: &Venue,
+    catalog: &CatalogView,
     agent: &AgentRecord,
     mut setting: Box<TurnInput>,
     is_new: bool,
@@ -44,7 +47,8 @@ pub(crate) async fn begin_turn(
     if is_new {
         clear_scratch(&workspace, &*venue.store).await?;
     }
-    let pins = PinReader { venue, owner: &setting.owner, authority: &setting.authority, workspace: &workspace };
+    let pins =
+        PinReader { venue, catalog, owner: &setting.owner, authority: &setting.authority, workspace: &workspace };
     let pinned = pins::resolve_pins(pins, agent).await?.map(Box::new);
     if let Some(pinned) = &pinned {
         setting.config = Arc::new(pinned.config.clone());
@@ -55,7 +59,7 @@ pub(crate) async fn begin_turn(
 impl PromptView<'_> {
     /// Returns the inputs of the prompt, after these turns of the session.
     pub(crate) async fn inputs(&self, transcript: Vec<Arc<TranscriptTurn>>) -> Result<Inputs, StoreError> {
-        let Self { venue, setting, agent, workspace } = *self;
+        let Self { venue, catalog, setting, agent, workspace } = *self;
         let config = &setting.config;
         let caller = Caller {
             envelope: setting.mandate.envelope.clone(),
@@ -63,7 +67,7 @@ impl PromptView<'_> {
         };
         let resolver = values::resolver(venue, setting, agent).await?;
         let hides_values = config.hides_values();
-        let reader = ContextReader { venue, caller: &caller, workspace, resolver: &resolver, hides_values };
+        let reader = ContextReader { venue, catalog, caller: &caller, workspace, resolver: &resolver, hides_values };
         let bare = setting.plan.is_anonymous();
         let loads = if bare { Vec::new() } else { setting.state.goals.loads(&setting.state.loads) };
         let mut items = reader.fetch_items(entry::plan_agent_reads(&config.context, &agent.state, &loads)).await?;
@@ -123,7 +127,7 @@ impl PromptView<'_> {
     /// fill in. From a session's first task on, the tools that end a task stay: tools stand at the beginning of a
     /// prompt, and changing them costs the cache of the whole prompt.
     fn tool_table(&self, values: &Resolver, instances: Vec<String>, turns: &[Arc<TranscriptTurn>]) -> Arc<ToolTable> {
-        let Self { venue, setting, agent, workspace: _ } = *self;
+        let Self { venue, catalog, setting, agent, workspace: _ } = *self;
         if setting.plan.is_anonymous() || setting.last.is_some() {
             return Arc::new(ToolTable::for_anonymous_job(setting.ends()));
         }
@@ -151,11 +155,12 @@ impl PromptView<'_> {
             resources: resources.iter().map(|tool| tool.spec.name.clone()).collect(),
             values: if bound { values.hash() } else { String::new() },
             instances,
+            published: catalog.publication_serials(),
         };
         if let Some(known) = venue.prompts.tools.get(&key) {
             return known;
         }
-        let table = resolve_with(&agent.config, &key.found, ends, values, &venue.catalog, &resources);
+        let table = resolve_with(&agent.config, &key.found, ends, values, catalog, &resources);
         let table = Arc::new(table.with_instances(&key.instances));
         venue.prompts.tools.insert(key, Arc::clone(&table));
         table
@@ -163,6 +168,6 @@ impl PromptView<'_> {
 }
 
 /// Returns the tools that the model is offered, without values for what is bound.
-pub(crate) fn offered_tools(venue: &Venue, setting: &TurnInput, agent: &AgentRecord) -> ToolTable {
-    resolve(&agent.config, &setting.state.tools, TurnEnds::for_task(false), &Resolver::default(), &venue.catalog)
+pub(crate) fn offered_tools(catalog: &CatalogView, setting: &TurnInput, agent: &AgentRecord) -> ToolTable {
+    resolve(&agent.config, &setting.state.tools, TurnEnds::for_task(false), &Resolver::default(), catalog)
 }

@@ -75,8 +75,8 @@ fn operation_of(entry: &ContextEntry) -> Option<&str> {
 /// Whether the name that a pin's path gives its tool is no other tool's and no operation's: a binding under it means the
 /// pin.
 fn is_free(pins: PinReader<'_>, configured: &[String], name: &str) -> bool {
-    let catalog = &pins.venue.catalog;
-    let operations = catalog.operations().map(|found| found.spec.path);
+    let catalog = pins.catalog;
+    let operations = catalog.operations().map(|found| &*found.spec.path);
     let mut paths = operations.chain(catalog.aliases().map(|(alias, _)| alias));
     configured.iter().filter(|other| *other == name).count() == 1 && !paths.any(|path| tool_name(path) == name)
 }

@@ -96,10 +96,11 @@ async fn next_inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview)
     if !reader.covers_reading(&setting.mandate.envelope.bound) {
         return Err(PreviewError::Withheld(key));
     }
-    let (setting, workspace, pinned) = begin_turn(venue, &agent, setting, is_new).await?;
+    let catalog = venue.catalog_view(owner);
+    let (setting, workspace, pinned) = begin_turn(venue, &catalog, &agent, setting, is_new).await?;
     let (turn, _) = Turn::begin(setting, venue.now());
     let agent = pinned.as_deref().unwrap_or(&agent);
-    let view = PromptView { venue, setting: turn.input(), agent, workspace: &workspace };
+    let view = PromptView { venue, catalog: &catalog, setting: turn.input(), agent, workspace: &workspace };
     Ok(view.inputs(transcript.records()).await?)
 }
 

@@ -15,11 +15,11 @@ use crate::domain::limits::{LIST_BYTES, LISTED_VALUE_BYTES};
 use crate::domain::time::Millis;
 use crate::domain::visible::cut_error;
 use crate::domain::wait::WaitReason;
-use crate::outbox;
 use crate::store::{
     Doc, DocKey, FinishOutcome, JobFinish, OutboxEntry, StoreError, Window, corrupt, decode, keys, steps,
 };
 use crate::venue::Venue;
+use crate::venue::outbox;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};

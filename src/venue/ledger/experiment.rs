@@ -159,7 +159,8 @@ mod tests {
         ] {
             let with = paths(with).map(|path| (path, Value::Null)).collect();
             let experiment = Experiment { without: paths(without).collect(), with, ..Experiment::default() };
-            let applied = experiment.apply(inputs(), &ops::catalog(false), &TurnFacts::default());
+            let catalog = ops::catalog(false).compiled_view();
+            let applied = experiment.apply(inputs(), &catalog, &TurnFacts::default());
             match (applied, expected) {
                 (Err(error @ ExperimentError::TooManyPaths { .. }), Some(expected)) => {
                     assert!(error.to_string().starts_with(expected), "{error}");

@@ -8,6 +8,7 @@ use crate::domain::authority::{Authority, Capability};
 use crate::domain::context::ledger::{Row, RowStatus};
 use crate::domain::context::record::manifest::{BaseManifest, WHOLE_EVERY};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::lattice::Path;
 use crate::domain::origin::{SourceRead, full_path};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
@@ -39,6 +40,9 @@ pub struct PathUse {
     /// Version of the document at the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+    /// SHA-256 of a value of the tree that is kept in parts with versions of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
     /// Operation that read the path.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub through: String,
@@ -66,17 +70,17 @@ impl PathUse {
 
     /// Makes the use of a copy that a caller outside turns made.
     pub fn outside_copy(seen: &SourceRead, at: Millis) -> Self {
-        let SourceRead { path, version, through, allowed: _, into } = seen.clone();
+        let SourceRead { path, version, hash, through, allowed: _, into } = seen.clone();
         let (agent, session) = (String::new(), String::new());
         let via = COPY.to_owned();
-        Self { agent, session, turn: 0, via, source: path, version, through, into, bytes: 0, removed: Some(at) }
+        Self { agent, session, turn: 0, via, source: path, version, hash, through, into, bytes: 0, removed: Some(at) }
     }
 }
 
 impl From<PathUse> for PathUseView {
     fn from(reached: PathUse) -> Self {
-        let PathUse { agent, session, turn, via, source, version, through, into, bytes, removed } = reached;
-        Self { agent, session, turn, via, source, version, through, into, bytes, removed }
+        let PathUse { agent, session, turn, via, source, version, hash, through, into, bytes, removed } = reached;
+        Self { agent, session, turn, via, source, version, hash, through, into, bytes, removed }
     }
 }
 
@@ -306,14 +310,22 @@ fn uses_of_row(session: &SessionKey, turn: u64, row: &Row) -> Vec<PathUse> {
     // The system prompt is a part of the configuration.
     let configured = (key == "system").then(|| format!("g/{}/config", session.agent));
     let own = source.iter().chain(&configured).flat_map(|source| source.split(", "));
-    let own = own.map(|source| SourceRead { version: origin.version, ..SourceRead::new(source) });
+    let own = own.map(|source| {
+        let hash = origin.hash.clone().filter(|_| origin.version.is_none() && is_tree_path(source));
+        SourceRead { version: origin.version, hash, ..SourceRead::new(source) }
+    });
     own.chain(origin.reads.iter().cloned()).map(|seen| new_use(session, turn, key.clone(), seen, *rendered)).collect()
 }
 
+/// Whether a source is one path of the owner's tree, the hash of whose value is known.
+fn is_tree_path(source: &str) -> bool {
+    Path::parse(source).is_ok_and(|path| path.namespace().is_writable())
+}
+
 fn new_use(session: &SessionKey, turn: u64, via: String, seen: SourceRead, bytes: usize) -> PathUse {
-    let SourceRead { path, version, through, allowed: _, into } = seen;
+    let SourceRead { path, version, hash, through, allowed: _, into } = seen;
     let (agent, session) = (session.agent.to_string(), session.session.to_string());
-    PathUse { agent, session, turn, via, source: path, version, through, into, bytes, removed: None }
+    PathUse { agent, session, turn, via, source: path, version, hash, through, into, bytes, removed: None }
 }
 
 async fn collect_results(

@@ -1,21 +1,30 @@
-//! All operations by path, with what is computed once for each.
+//! All operations by path, with what is computed once for each: the compiled ones, and those that are published while
+//! the process runs.
 
+use super::published::{Publication, PublicationError, PublishedOperations, PublishedSource};
 use super::{Effect, OpError, Operation, ParsedCall, schema};
+use crate::domain::agent::tool::tool_name;
+use crate::domain::call::PublishedVersion;
 use crate::domain::decode;
-use crate::domain::lattice::catalog::catalog_path;
+use crate::domain::ids::Owner;
+use crate::domain::lattice::catalog::{SourceName, catalog_path};
+use crate::domain::schema::compile;
+use crate::domain::time::Millis;
 use crate::domain::tools::{OperationDirectory, OperationInfo};
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::send::HttpSender;
 use crate::venue::resources::ResourceProviders;
+use jsonschema::Validator;
 use parking_lot::RwLock;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Description of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     /// Catalog path, `v/ops/<group>/<name>`.
-    pub path: &'static str,
+    pub path: Arc<str>,
     /// What the operation does, for models and people.
     pub description: String,
     /// JSON Schema of the input.
@@ -24,52 +33,83 @@ pub struct Spec {
     pub effect: Effect,
 }
 
+/// Makes a call of valid arguments.
+pub(super) type CallParser = dyn Fn(Value) -> Result<Box<dyn ParsedCall>, OpError> + Send + Sync;
+
 /// An operation of the catalogue.
 pub struct RegisteredOperation {
     /// Description of the operation.
     pub spec: Spec,
-    /// The compiled input schema.
-    pub validator: jsonschema::Validator,
+    /// The compiled input schema; `None` for a published operation, because validators take far more memory than
+    /// schemas and others may write thousands of them.
+    pub(super) validator: Option<Arc<Validator>>,
     /// Entities that the operation is about; empty for built-in operations.
     pub entities: Vec<String>,
-    parse: fn(Value) -> Result<Box<dyn ParsedCall>, OpError>,
+    /// Version of the publication, with its scope; `None` for a compiled operation.
+    pub version: Option<Arc<str>>,
+    pub(super) parser: Box<CallParser>,
 }
 
 /// Makes the catalogue's entry of an operation.
 pub fn operation<T: Operation>() -> RegisteredOperation {
     let (description, input) = schema::describe_type::<T>();
     let validator = jsonschema::validator_for(&input).expect("the catalog's schemas are valid");
-    let spec = Spec { path: T::PATH, description, input, effect: T::EFFECT };
-    RegisteredOperation { spec, validator, entities: Vec::new(), parse: parse::<T> }
+    let spec = Spec { path: T::PATH.into(), description, input, effect: T::EFFECT };
+    let validator = Some(Arc::new(validator));
+    RegisteredOperation { spec, validator, entities: Vec::new(), version: None, parser: Box::new(parse::<T>) }
 }
 
 fn parse<T: Operation>(arguments: Value) -> Result<Box<dyn ParsedCall>, OpError> {
     match decode::into_type::<T>(arguments) {
         Ok(call) => Ok(Box::new(call)),
-        Err(wrong) => Err(OpError::Arguments { path: T::PATH, wrong: vec![wrong] }),
+        Err(wrong) => Err(OpError::Arguments { path: T::PATH.into(), wrong: vec![wrong] }),
     }
 }
 
 impl RegisteredOperation {
+    /// Returns the compiled input schema.
+    pub(super) fn validator(&self) -> Result<Arc<Validator>, OpError> {
+        if let Some(known) = &self.validator {
+            return Ok(Arc::clone(known));
+        }
+        let compiled = compile(&self.spec.input).map(Arc::new);
+        compiled.map_err(|error| OpError::Failed(format!("the schema of `{}`: {error}", self.spec.path)))
+    }
+
+    /// Returns the operation in its version; `None` for a compiled operation.
+    pub fn published_version(&self) -> Option<PublishedVersion> {
+        let version = self.version.as_deref()?.to_owned();
+        Some(PublishedVersion { path: self.spec.path.to_string(), version })
+    }
+
     /// Parses arguments that fit the schema.
     ///
     /// # Errors
     /// Names, paths and numbers that no schema can check are invalid.
     pub fn parse(&self, arguments: Value) -> Result<Box<dyn ParsedCall>, OpError> {
-        (self.parse)(arguments)
+        (self.parser)(arguments)
     }
 
-    fn describe(&self, asked: &str, catalog: &Catalog) -> OperationInfo {
-        let aliases = catalog.aliases().filter(|(_, path)| *path == self.spec.path);
+    fn describe(&self, asked: &str, catalog: &CatalogView) -> OperationInfo {
+        let aliases = catalog.aliases().filter(|(_, path)| **path == *self.spec.path);
         OperationInfo {
             requested_path: asked.to_owned(),
-            path: self.spec.path.to_owned(),
+            path: self.spec.path.to_string(),
             description: self.spec.description.clone(),
             input: self.spec.input.clone(),
             entities: self.entities.clone(),
             aliases: aliases.map(|(alias, _)| alias.to_owned()).collect(),
         }
     }
+}
+
+/// What all owners share, and what never changes but for the venue's own names.
+#[derive(Default)]
+struct CompiledOperations {
+    operations: BTreeMap<Arc<str>, Arc<RegisteredOperation>>,
+    aliases: BTreeMap<&'static str, &'static str>,
+    /// The venue's own name, address and DID.
+    own_names: RwLock<BTreeSet<String>>,
 }
 
 /// All operations by path, and their aliases; names of the model providers that agents may use; and what is outside the
@@ -80,11 +120,9 @@ pub struct Catalog {
     pub resources: ResourceProviders,
     /// HTTP client for the hosts that may be called.
     pub(crate) hosts: HttpSender,
-    operations: BTreeMap<&'static str, RegisteredOperation>,
-    aliases: BTreeMap<&'static str, &'static str>,
+    compiled: Arc<CompiledOperations>,
+    published: PublishedOperations,
     providers: Vec<String>,
-    /// The venue's own name, address and DID.
-    own_names: RwLock<BTreeSet<String>>,
 }
 
 impl Catalog {
@@ -93,9 +131,13 @@ impl Catalog {
         operations: impl IntoIterator<Item = RegisteredOperation>,
         aliases: impl IntoIterator<Item = (&'static str, &'static str)>,
     ) -> Self {
-        let mut catalog = Self { aliases: aliases.into_iter().collect(), ..Self::default() };
-        catalog.operations.extend(operations.into_iter().map(|operation| (operation.spec.path, operation)));
-        catalog
+        let by_path = |operation: RegisteredOperation| (Arc::clone(&operation.spec.path), Arc::new(operation));
+        let compiled = CompiledOperations {
+            operations: operations.into_iter().map(by_path).collect(),
+            aliases: aliases.into_iter().collect(),
+            own_names: RwLock::default(),
+        };
+        Self { compiled: Arc::new(compiled), ..Self::default() }
     }
 
     /// Returns the catalogue with these names of model providers.
@@ -123,7 +165,113 @@ impl Catalog {
 
     /// Adds names under which callers may address this venue.
     pub fn add_own_names(&self, names: impl IntoIterator<Item = String>) {
-        self.own_names.write().extend(names);
+        self.compiled.own_names.write().extend(names);
+    }
+
+    /// Replaces all operations of a publication's source by those of the publication. Views that exist stay as they
+    /// are; later ones have all of the new operations and none of the old ones.
+    ///
+    /// # Errors
+    /// A name, a schema or a number breaks a rule: nothing is published, and the operations before stay.
+    pub fn publish(&self, publication: Publication, now: Millis) -> Result<(), PublicationError> {
+        let compiled = self.compiled.operations.keys().map(|path| &**path);
+        let compiled: Vec<&str> = compiled.chain(self.compiled.aliases.keys().copied()).collect();
+        self.published.insert(publication.prepare(&compiled)?, now)
+    }
+
+    /// Withdraws all operations that a source has published for this owner; `None` stands for those of all owners.
+    /// Returns whether there were any.
+    pub fn withdraw(&self, owner: Option<&Owner>, source: &SourceName) -> bool {
+        self.published.remove(owner, source)
+    }
+
+    /// Returns the compiled operations, which all owners have.
+    pub fn compiled_view(&self) -> CatalogView {
+        CatalogView { compiled: Arc::clone(&self.compiled), published: Arc::default() }
+    }
+
+    /// Returns the operations that calls of an owner may name at this time.
+    pub fn for_owner(&self, owner: &Owner, now: Millis) -> CatalogView {
+        CatalogView { published: self.published.visible_to(owner, now).into(), ..self.compiled_view() }
+    }
+}
+
+/// Why a call that was decided on a published operation isn't made; the texts are for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StaleOperationError {
+    /// The operation was withdrawn, or its publication has expired.
+    #[error("`{path}` is not offered any more: the call was not made")]
+    Withdrawn {
+        /// Path of the operation.
+        path: String,
+    },
+    /// The operation has another version.
+    #[error("`{path}` has changed since it was shown: the call was not made; look at its schema again")]
+    Changed {
+        /// Path of the operation.
+        path: String,
+    },
+}
+
+/// The refusal of a call that was decided when this version was not published.
+impl From<PublishedVersion> for StaleOperationError {
+    fn from(found: PublishedVersion) -> Self {
+        Self::Changed { path: found.path }
+    }
+}
+
+/// The operations that calls of one owner may name, as they were at one time: no publication changes a view.
+#[derive(Clone)]
+pub struct CatalogView {
+    compiled: Arc<CompiledOperations>,
+    published: Arc<[Arc<PublishedSource>]>,
+}
+
+impl CatalogView {
+    /// Finds the operation of `path`: its own path, an alias, or the path without `v/ops/`. Covia's `group:name` stands
+    /// for `v/ops/group/name`.
+    pub fn resolve(&self, path: &str) -> Option<&Arc<RegisteredOperation>> {
+        let full = catalog_path(path);
+        let real = self.compiled.aliases.get(full.as_str()).copied().unwrap_or(full.as_str());
+        let published = || self.published.iter().find_map(|source| source.operations.get(real));
+        self.compiled.operations.get(real).or_else(published)
+    }
+
+    /// Finds a published operation by the name of its tool, which doesn't say where the name of its source ends.
+    pub(super) fn find_published_tool(&self, name: &str) -> Option<&Arc<RegisteredOperation>> {
+        self.published_operations().find(|found| tool_name(&found.spec.path) == name)
+    }
+
+    /// Returns all operations: the compiled ones by path, then the published ones by path.
+    pub fn operations(&self) -> impl Iterator<Item = &Arc<RegisteredOperation>> {
+        self.compiled.operations.values().chain(self.published_operations())
+    }
+
+    fn published_operations(&self) -> impl Iterator<Item = &Arc<RegisteredOperation>> {
+        self.published.iter().flat_map(|source| source.operations.values())
+    }
+
+    /// Returns all aliases with the paths that they stand for.
+    pub fn aliases(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        self.compiled.aliases.iter().map(|(alias, path)| (*alias, *path))
+    }
+
+    /// Returns numbers that tell the published operations of this view from those of any other view of the process.
+    pub(crate) fn publication_serials(&self) -> Vec<u64> {
+        self.published.iter().map(|source| source.serial).collect()
+    }
+
+    /// Checks that a published operation still has the version on which a call was decided.
+    ///
+    /// # Errors
+    /// The operation was withdrawn or has another version.
+    pub fn check_version(&self, shown: &PublishedVersion) -> Result<(), StaleOperationError> {
+        let path = shown.path.clone();
+        match self.resolve(&path) {
+            None => Err(StaleOperationError::Withdrawn { path }),
+            Some(found) if found.version.as_deref() == Some(shown.version.as_str()) => Ok(()),
+            Some(_) => Err(StaleOperationError::Changed { path }),
+        }
     }
 
     /// Checks that a call addresses this venue.
@@ -133,7 +281,7 @@ impl Catalog {
     pub fn check_venue(&self, name: Option<&Value>) -> Result<(), OpError> {
         let Some(name) = name.filter(|name| !name.is_null()) else { return Ok(()) };
         let text = name.as_str().unwrap_or_default().trim_end_matches('/');
-        if self.own_names.read().contains(text) {
+        if self.compiled.own_names.read().contains(text) {
             return Ok(());
         }
         Err(OpError::Invalid(format!(
@@ -141,32 +289,22 @@ impl Catalog {
              `v/ops/http/post`"
         )))
     }
-
-    /// Finds the operation of `path`: its own path, an alias, or the path without `v/ops/`. Covia's `group:name` stands
-    /// for `v/ops/group/name`.
-    pub fn resolve(&self, path: &str) -> Option<&RegisteredOperation> {
-        let full = catalog_path(path);
-        let real = self.aliases.get(full.as_str()).copied().unwrap_or(full.as_str());
-        self.operations.get(real)
-    }
-
-    /// Returns all operations, by path.
-    pub fn operations(&self) -> impl Iterator<Item = &RegisteredOperation> {
-        self.operations.values()
-    }
-
-    /// Returns all aliases with the paths that they stand for.
-    pub fn aliases(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
-        self.aliases.iter().map(|(alias, path)| (*alias, *path))
-    }
 }
 
-impl OperationDirectory for Catalog {
+impl OperationDirectory for CatalogView {
     fn find(&self, path: &str) -> Option<OperationInfo> {
         self.resolve(path).map(|found| found.describe(path, self))
     }
 
     fn list_operations(&self) -> Vec<OperationInfo> {
-        self.operations().map(|found| found.describe(found.spec.path, self)).collect()
+        self.operations().map(|found| found.describe(&found.spec.path, self)).collect()
+    }
+
+    fn published_versions(&self) -> BTreeMap<String, String> {
+        let published = self.published_operations().filter_map(|found| found.published_version());
+        published.map(|PublishedVersion { path, version }| (path, version)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

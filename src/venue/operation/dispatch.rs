@@ -2,8 +2,9 @@
 
 use super::pin::PinReader;
 use super::{
-    Caller, Catalog, Effect, Invocation, Need, OpError, OpOutput, ParsedCall, RegisteredOperation, copies, fill,
+    Caller, CatalogView, Effect, Invocation, Need, OpError, OpOutput, ParsedCall, RegisteredOperation, copies, fill,
 };
+use crate::domain::agent::tool::tool_name;
 use crate::domain::decode::{self, Code, DataError};
 use crate::domain::ids::JobId;
 use crate::domain::lattice::address::localise;
@@ -11,7 +12,7 @@ use crate::domain::lattice::catalog::{RUN, catalog_path};
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
 use crate::domain::reader::JobVisibility;
-use crate::domain::schema::make_whole;
+use crate::domain::schema::{self, make_whole};
 use crate::domain::secret::{hide, reference};
 use crate::domain::values::inject::{Injection, trusted_arguments};
 use crate::domain::visible::{is_secret_name, quote_foreign};
@@ -20,16 +21,21 @@ use crate::venue::jobs;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An operation that calls another server keeps its own time limit, because it knows whether its request has left. If
 /// it doesn't, it is stopped so much later.
 const OUTSIDE_GRACE: Duration = Duration::from_secs(5);
 
+/// Why a call isn't made with the text that records hold in place of a hidden argument.
+const LOST_VALUE: &str =
+    "a hidden argument has only the text `[hidden]`, because records don't keep its value; send it again";
+
 /// Finds the operation of `path`; the error proposes a similar one.
-pub fn find_operation<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c RegisteredOperation, OpError> {
+pub fn find_operation<'c>(catalog: &'c CatalogView, path: &str) -> Result<&'c Arc<RegisteredOperation>, OpError> {
     catalog.resolve(path).ok_or_else(|| {
-        let known: Vec<_> = catalog.operations().map(|r| r.spec.path).collect();
+        let known: Vec<&str> = catalog.operations().map(|found| &*found.spec.path).collect();
         let hint = alternative_to(path).map_or_else(|| did_you_mean(path, &known), str::to_owned);
         OpError::NotFound(format!("no operation `{}`{hint}", quote_foreign(path)))
     })
@@ -44,7 +50,7 @@ fn alternative_to(path: &str) -> Option<&'static str> {
 
 /// Returns the final arguments of a call. What the model sent is validated against the schema that it was shown; then
 /// bound values are filled in, and the whole is validated. No error shows a bound value.
-pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injection) -> Result<Value, OpError> {
+pub fn inject(catalog: &CatalogView, path: &str, arguments: Value, injection: &Injection) -> Result<Value, OpError> {
     if injection.is_empty() {
         return Ok(arguments);
     }
@@ -54,19 +60,19 @@ pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injec
         return Err(OpError::Invalid(format!("expected the arguments of `{}` as a map", found.spec.path)));
     }
     injection.strip(&mut arguments);
-    let reduced = jsonschema::validator_for(&injection.reduce(&found.spec.input));
+    let reduced = schema::compile(&injection.reduce(&found.spec.input));
     let reduced = reduced.map_err(|error| OpError::Failed(format!("the schema of `{}`: {error}", found.spec.path)))?;
-    validate_arguments(found.spec.path, &reduced, &arguments, false)?;
+    validate_arguments(found, &reduced, &arguments, false)?;
     let arguments = injection.apply(arguments).map_err(|unresolved| OpError::Failed(unresolved.to_string()))?;
-    validate_arguments(found.spec.path, &found.validator, &arguments, true)?;
+    validate_arguments(found, &*found.validator()?, &arguments, true)?;
     Ok(arguments)
 }
 
 /// A call after aliases and `job/run` are resolved. Authority and effect of a call are those of this operation,
 /// whatever name it was called by.
-pub struct ResolvedOperation<'c> {
-    /// The operation that runs.
-    pub found: &'c RegisteredOperation,
+pub struct ResolvedOperation {
+    /// The operation that runs; it may be withdrawn meanwhile.
+    pub found: Arc<RegisteredOperation>,
     /// Valid arguments of the operation.
     pub arguments: Value,
     /// The path in the arguments of `job/run`, if that was called.
@@ -75,7 +81,7 @@ pub struct ResolvedOperation<'c> {
     masked: bool,
 }
 
-impl ResolvedOperation<'_> {
+impl ResolvedOperation {
     /// Returns what a call with these arguments needs.
     ///
     /// # Errors
@@ -96,26 +102,24 @@ impl ResolvedOperation<'_> {
 }
 
 /// Resolves a call to the operation that it runs and its valid arguments. With `mask` no error shows an argument.
-pub fn resolve_call<'c>(
-    catalog: &'c Catalog,
+pub fn resolve_call(
+    catalog: &CatalogView,
     path: &str,
     arguments: Value,
     mask: bool,
-) -> Result<ResolvedOperation<'c>, OpError> {
+) -> Result<ResolvedOperation, OpError> {
     let mut found = find_operation(catalog, path)?;
     let (mut arguments, mut named) = (arguments, None);
     for _ in 0..=JOB_DEPTH {
         if arguments.is_null() {
             arguments = Value::Object(serde_json::Map::new());
         }
-        validate_arguments(found.spec.path, &found.validator, &arguments, mask || hide::has_hidden(&found.spec.input))?;
-        make_whole(&found.spec.input, &mut arguments).map_err(|wrong| OpError::Arguments {
-            path: found.spec.path,
-            wrong: vec![DataError::root(Code::Rule, wrong.to_string())],
-        })?;
+        let is_masked = mask || hide::has_hidden(&found.spec.input);
+        validate_arguments(found, &*found.validator()?, &arguments, is_masked)?;
+        make_whole(&found.spec.input, &mut arguments).map_err(|wrong| broken_rule(found, wrong.to_string()))?;
         reference::spell_out(&found.spec.input, &mut arguments);
-        if found.spec.path != RUN {
-            return Ok(ResolvedOperation { found, arguments, inner: named, masked: mask });
+        if *found.spec.path != *RUN {
+            return Ok(ResolvedOperation { found: Arc::clone(found), arguments, inner: named, masked: mask });
         }
         catalog.check_venue(arguments.get("venue"))?;
         let path = arguments["operation"].as_str().unwrap_or_default().to_owned();
@@ -135,9 +139,9 @@ pub fn resolve_call<'c>(
 }
 
 /// A call that its caller may make.
-pub struct PermittedCall<'c> {
+pub struct PermittedCall {
     /// The operation that runs.
-    pub found: &'c RegisteredOperation,
+    pub found: Arc<RegisteredOperation>,
     /// The parsed call.
     pub parsed: Box<dyn ParsedCall>,
     inner: Option<String>,
@@ -145,17 +149,17 @@ pub struct PermittedCall<'c> {
 }
 
 /// Resolves a call, and checks that it is valid and that its caller may make it. A refusal shows `named`.
-pub async fn permit_call<'c>(
-    venue: &'c Venue,
+pub async fn permit_call(
+    venue: &Venue,
+    catalog: &CatalogView,
     caller: &Caller,
     named: &str,
     path: &str,
     arguments: Value,
-) -> Result<PermittedCall<'c>, OpError> {
+) -> Result<PermittedCall, OpError> {
     let mut arguments = arguments;
     localise(&caller.owner, &mut arguments).map_err(|error| OpError::Denied(error.to_string()))?;
-    let ResolvedOperation { found, arguments, inner, masked: _ } =
-        resolve_call(&venue.catalog, path, arguments, false)?;
+    let ResolvedOperation { found, arguments, inner, masked: _ } = resolve_call(catalog, path, arguments, false)?;
     let parsed = found.parse(arguments)?;
     let needs = parsed.needs()?;
     for need in &needs {
@@ -179,11 +183,16 @@ async fn submitted_by_caller(venue: &Venue, caller: &Caller, job: Option<JobId>)
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<OpOutput, OpError> {
     let (caller, mut arguments) = (call.caller, arguments);
-    let pins =
-        PinReader { venue: call.venue, owner: &caller.owner, authority: &caller.authority, workspace: call.workspace };
+    let pins = PinReader {
+        venue: call.venue,
+        catalog: call.catalog,
+        owner: &caller.owner,
+        authority: &caller.authority,
+        workspace: call.workspace,
+    };
     let path = &pins.resolve_pin(path, &arguments).await?;
     pins.resolve_inner(path, &mut arguments).await?;
-    let permitted = permit_call(call.venue, call.caller, call.named, path, arguments).await?;
+    let permitted = permit_call(call.venue, call.catalog, call.caller, call.named, path, arguments).await?;
     let PermittedCall { found, mut parsed, inner, needs } = permitted;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };
     // From here on the arguments contain secrets: they are shown to nobody, and the result is masked.
@@ -199,7 +208,7 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
         })
     };
     let result = tokio::time::timeout(patience, parsed.run(call)).await.unwrap_or_else(late);
-    call.reads.note_end(begun, found.spec.path, &needs, &call.caller.authority, result.is_ok());
+    call.reads.note_end(begun, &found.spec.path, &needs, &call.caller.authority, result.is_ok());
     if begun == 0 && result.is_ok() {
         copies::record_copies(call).await;
     }
@@ -209,11 +218,13 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
 
 /// Replaces hidden values in the arguments of a call, so that they may be recorded and shown; also where another
 /// operation runs the operation.
-pub fn hide(catalog: &Catalog, path: &str, arguments: &mut Value) {
+pub fn hide(catalog: &CatalogView, path: &str, arguments: &mut Value) {
     let (mut path, mut arguments) = (path.to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
-        let Some(found) = catalog.resolve(&path) else { return };
-        if found.spec.path != RUN {
+        // Who calls a tool that isn't offered may mean an operation all the same.
+        let found = catalog.resolve(&path).or_else(|| catalog.find_published_tool(&tool_name(&path)));
+        let Some(found) = found else { return };
+        if *found.spec.path != *RUN {
             return hide::hide(&found.spec.input, arguments);
         }
         let Some(inner) = arguments["operation"].as_str() else { return };
@@ -224,21 +235,34 @@ pub fn hide(catalog: &Catalog, path: &str, arguments: &mut Value) {
 }
 
 /// Whether the arguments of a call have values that [`hide()`] would replace.
-pub fn hides(catalog: &Catalog, path: &str, arguments: &Value) -> bool {
+pub fn hides(catalog: &CatalogView, path: &str, arguments: &Value) -> bool {
     let mut kept = arguments.clone();
     hide(catalog, path, &mut kept);
     kept != *arguments
 }
 
 fn validate_arguments(
-    path: &'static str,
+    found: &RegisteredOperation,
     validator: &jsonschema::Validator,
     arguments: &Value,
     mask: bool,
 ) -> Result<(), OpError> {
+    // Others write the schemas of published operations, and references multiply the work of a check.
+    if found.version.is_some() {
+        schema::cost(&found.spec.input, arguments).map_err(|error| broken_rule(found, error.to_string()))?;
+        // A worker that continues with a recorded call has only the record of it.
+        if hide::has_lost_value(&found.spec.input, arguments) {
+            return Err(broken_rule(found, LOST_VALUE.to_owned()));
+        }
+    }
     let wrong: Vec<DataError> =
         validator.iter_errors(arguments).take(5).map(|error| describe_misfit(&error, mask)).collect();
-    if wrong.is_empty() { Ok(()) } else { Err(OpError::Arguments { path, wrong }) }
+    if wrong.is_empty() { Ok(()) } else { Err(OpError::Arguments { path: Arc::clone(&found.spec.path), wrong }) }
+}
+
+/// Makes the error of arguments that break a rule as a whole.
+fn broken_rule(found: &RegisteredOperation, rule: String) -> OpError {
+    OpError::Arguments { path: Arc::clone(&found.spec.path), wrong: vec![DataError::root(Code::Rule, rule)] }
 }
 
 fn describe_misfit(error: &ValidationError<'_>, mask: bool) -> DataError {
@@ -274,7 +298,7 @@ mod tests {
         let unresolved = if unresolved { vec![missing] } else { Vec::new() };
         let injection = Injection { values, unresolved, ..Injection::default() };
         let shown = arguments.to_string();
-        let done = inject(&crate::ops::catalog(false), "v/ops/lattice/write", arguments, &injection);
+        let done = inject(&crate::ops::catalog(false).compiled_view(), "v/ops/lattice/write", arguments, &injection);
         match (done.map_err(|error| error.to_string()), expected) {
             (Ok(done), Ok(expected)) => assert_eq!(done, expected, "{shown}"),
             (Err(error), Err(part)) => {

@@ -1,7 +1,8 @@
 //! Seam 4, `Operation`: what agents and callers can do, by catalog path.
 //!
 //! An operation is the struct of its arguments, with what it needs and its effect; [`dispatch`] checks all of that in
-//! one place before any operation runs. The operations themselves are in [`crate::ops`].
+//! one place before any operation runs. The operations themselves are in [`crate::ops`]; others are
+//! [published](Publication) while the process runs.
 //!
 //! ```text
 //! arguments ─▶ validated by the schema ─▶ parsed, once ─▶ needs permitted ─▶ secrets filled in ─▶ run
@@ -13,11 +14,13 @@ pub mod dispatch;
 mod fill;
 pub mod offers;
 pub mod pin;
+mod published;
 mod reads;
 mod schema;
 
 pub use crate::venue::failure::OpError;
-pub use catalog::{Catalog, RegisteredOperation, Spec, operation};
+pub use catalog::{Catalog, CatalogView, RegisteredOperation, Spec, StaleOperationError, operation};
+pub use published::{Publication, PublicationError, PublicationRule, RuntimeCall, RuntimeOperation};
 pub use reads::{READ, Reads};
 
 use crate::domain::authority::envelope::Envelope;
@@ -136,6 +139,12 @@ impl Caller {
         JobReader { authority: self.authority.clone(), mark, operator: self.operator }
     }
 
+    /// Returns the refusal of what the caller may not do to a thing. A caller who may not read `place`, where the thing is
+    /// listed, is answered as if it didn't exist.
+    pub fn hide_unseen(&self, denied: OpError, place: ResourcePath, missing: impl FnOnce() -> OpError) -> OpError {
+        if self.reading_authority().permits("crud/read", place).is_ok() { denied } else { missing() }
+    }
+
     /// Returns the holders and grants under which the caller acts.
     pub fn trail(&self) -> Trail {
         let mut trail = self.envelope.trail();
@@ -216,6 +225,8 @@ pub struct Invocation<'a> {
     pub named: &'a str,
     /// Shared parts of the process.
     pub venue: &'a Venue,
+    /// The operations that the call, and what it runs, may name.
+    pub catalog: &'a CatalogView,
     /// Identity and authority of the caller.
     pub caller: &'a Caller,
     /// The owner's tree as the caller sees it.

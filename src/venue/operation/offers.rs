@@ -1,6 +1,8 @@
 //! Operations that an agent finds by `more_tools`: only those that it could call.
 
+use super::RegisteredOperation;
 use crate::domain::authority::Authority;
+use crate::domain::authority::ability::INVOKE;
 
 /// What a call of an operation needs whatever its arguments are.
 enum StaticNeed {
@@ -14,15 +16,19 @@ enum StaticNeed {
     Nothing,
 }
 
-/// Returns why an agent of this authority doesn't find the operation of a path; `None` if it does.
-pub fn find_obstacle(authority: &Authority, path: &str) -> Option<String> {
+/// Returns why an agent of this authority doesn't find an operation; `None` if it does.
+pub fn find_obstacle(authority: &Authority, operation: &RegisteredOperation) -> Option<String> {
+    let path = &*operation.spec.path;
+    let without = |missing: &str| Some(format!("it needs the capability `{missing}`, which you don't hold"));
+    if operation.version.is_some() {
+        return if authority.holds_near(INVOKE, path) { None } else { without(INVOKE) };
+    }
     match static_need(path.strip_prefix("v/ops/").unwrap_or(path)) {
         StaticNeed::Named => Some("only agents whose `tools` name it are offered it".to_owned()),
         StaticNeed::People => Some("no agent may call it".to_owned()),
         StaticNeed::Abilities(abilities, places) => {
             let holds = |ability: &'static str| places.iter().any(|place| authority.holds_near(ability, place));
-            let missing = abilities.iter().find(|&&ability| !holds(ability))?;
-            Some(format!("it needs the capability `{missing}`, which you don't hold"))
+            without(abilities.iter().find(|&&ability| !holds(ability))?)
         }
         StaticNeed::Nothing => None,
     }

@@ -9,7 +9,7 @@
 //! Its `description`, and `toolName` and `input` of its `operation`, go before those of the catalog where it is a tool; a
 //! call's arguments must fit that `input` as well as the schema of the catalog.
 
-use super::{Catalog, OpError};
+use super::{CatalogView, OpError};
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::ids::{AssetId, Owner};
 use crate::domain::lattice::address::to_plain_path;
@@ -27,8 +27,10 @@ use serde_json::{Value, json};
 /// Reader of values that stand for operations, with the tree in which they are looked up.
 #[derive(Clone, Copy)]
 pub struct PinReader<'a> {
-    /// The venue's catalog and assets.
+    /// The venue with the assets.
     pub venue: &'a Venue,
+    /// The operations that values may stand for.
+    pub catalog: &'a CatalogView,
     /// Owner of the tree.
     pub owner: &'a Owner,
     /// Authority of the reader.
@@ -52,7 +54,7 @@ pub struct PinnedOperation {
 
 impl PinnedOperation {
     /// Reads the value that is stored under `asked`; `None` if it names no operation.
-    fn read(catalog: &Catalog, asked: &str, value: &Value) -> Result<Option<Self>, OpError> {
+    fn read(catalog: &CatalogView, asked: &str, value: &Value) -> Result<Option<Self>, OpError> {
         let text = |place: &str, given: &Value| match given {
             Value::Null => Ok(None),
             Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.trim().is_empty())),
@@ -122,7 +124,7 @@ impl PinReader<'_> {
     pub async fn find(&self, path: &str) -> Result<Option<PinnedOperation>, OpError> {
         let Some(place) = self.find_place(path)? else { return Ok(None) };
         let value = self.read_value(path, &place).await?;
-        let catalog = &self.venue.catalog;
+        let catalog = self.catalog;
         if let Some(found) = PinnedOperation::read(catalog, path, &value)? {
             return Ok(Some(found));
         }
@@ -146,7 +148,7 @@ impl PinReader<'_> {
     pub async fn resolve_inner(&self, path: &str, arguments: &mut Value) -> Result<bool, OpError> {
         let (mut path, mut arguments, mut is_any) = (path.to_owned(), arguments, false);
         for _ in 0..=JOB_DEPTH {
-            if self.venue.catalog.resolve(&path).is_none_or(|found| found.spec.path != RUN) {
+            if self.catalog.resolve(&path).is_none_or(|found| *found.spec.path != *RUN) {
                 break;
             }
             let Some(asked) = arguments["operation"].as_str() else { break };

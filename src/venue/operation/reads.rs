@@ -3,7 +3,8 @@
 use super::Need;
 use crate::domain::authority::{Authority, ResourcePath};
 use crate::domain::lattice::Path;
-use crate::domain::origin::SourceRead;
+use crate::domain::origin::{SourceRead, ValueState};
+use crate::venue::workspace::TreeValue;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Ability to read a path.
@@ -29,24 +30,37 @@ impl NotedRead {
     }
 }
 
+/// Returns the record of a read of the tree.
+fn source_read(path: &Path, read: Option<&TreeValue>) -> SourceRead {
+    let ValueState { version, hash } = read.map(TreeValue::state).unwrap_or_default();
+    SourceRead { version, hash, ..SourceRead::new(path.to_string()) }
+}
+
 impl Reads {
     fn lock(&self) -> MutexGuard<'_, Vec<NotedRead>> {
         self.0.lock()
     }
 
     /// Notes a read of a path, and whether anything was there.
-    pub fn note(&self, path: &Path, version: Option<u64>, found: bool) {
-        self.lock().push(NotedRead {
-            seen: SourceRead { version, ..SourceRead::new(path.to_string()) },
-            on: path.into(),
-            found,
-        });
+    pub fn note(&self, path: &Path, found: bool) {
+        self.lock().push(NotedRead { seen: SourceRead::new(path.to_string()), on: path.into(), found });
     }
 
-    /// Notes that the bytes of a path were copied to another one.
-    pub fn note_copy(&self, from: &Path, version: Option<u64>, into: &Path, found: bool) {
-        let seen = SourceRead { version, into: Some(into.to_string()), ..SourceRead::new(from.to_string()) };
+    /// Notes a read of a value of the tree; `None` if nothing was there.
+    pub fn note_value(&self, path: &Path, read: Option<&TreeValue>) {
+        self.lock().push(NotedRead { seen: source_read(path, read), on: path.into(), found: read.is_some() });
+    }
+
+    /// Notes that the bytes of a path were copied to another one, if anything was there.
+    pub fn note_copy(&self, from: &Path, into: &Path, found: bool) {
+        let seen = SourceRead { into: Some(into.to_string()), ..SourceRead::new(from.to_string()) };
         self.lock().push(NotedRead { seen, on: from.into(), found });
+    }
+
+    /// Notes that a value of the tree was copied to another path; `None` if nothing was there.
+    pub fn note_value_copy(&self, from: &Path, read: Option<&TreeValue>, into: &Path) {
+        let seen = SourceRead { into: Some(into.to_string()), ..source_read(from, read) };
+        self.lock().push(NotedRead { seen, on: from.into(), found: read.is_some() });
     }
 
     /// Notes a read of something of the venue's that has no path in the tree.

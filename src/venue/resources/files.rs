@@ -29,8 +29,8 @@ impl ResourceProvider for FilesProvider {
         let input = |properties: Value, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
         vec![
             Tool {
-                name: "list",
-                description: "Names, sizes and hashes of the files that can be read.",
+                name: "list".into(),
+                description: "Names, sizes and hashes of the files that can be read.".into(),
                 input: input(
                     json!({"prefix": text("only files whose name begins with this namespace or folder")}),
                     &[],
@@ -38,8 +38,8 @@ impl ResourceProvider for FilesProvider {
                 writes: false,
             },
             Tool {
-                name: "read",
-                description: "A file's text, or a range of its bytes; `next` says where to read on.",
+                name: "read".into(),
+                description: "A file's text, or a range of its bytes; `next` says where to read on.".into(),
                 input: input(
                     json!({
                         "path": path(), "offset": {"type": "integer", "minimum": 0},
@@ -50,8 +50,8 @@ impl ResourceProvider for FilesProvider {
                 writes: false,
             },
             Tool {
-                name: "write",
-                description: "Writes a text file whole, from the end of this turn on.",
+                name: "write".into(),
+                description: "Writes a text file whole, from the end of this turn on.".into(),
                 input: input(
                     json!({
                         "path": path(), "content": text("the whole text"),

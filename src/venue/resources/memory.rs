@@ -31,7 +31,7 @@ fn document_key(scope: &str, id: &str) -> String {
 
 fn tool(name: &'static str, description: &'static str, writes: bool, input: &Value, required: &[&str]) -> Tool {
     let input = json!({"type": "object", "properties": input, "required": required, "additionalProperties": false});
-    Tool { name, description, input, writes }
+    Tool { name: name.into(), description: description.into(), input, writes }
 }
 
 #[async_trait]

@@ -14,36 +14,35 @@ pub mod memory;
 pub mod purge;
 pub mod remote;
 pub mod scratchpad;
+mod sections;
 
 use crate::domain::agent::AgentConfig;
-use crate::domain::authority::ResourcePath;
 use crate::domain::authority::envelope::{AccessMode, Envelope};
 use crate::domain::call::ToolTarget;
 use crate::domain::chat::ToolSpec;
-use crate::domain::context::item::{Absence, HandOffTags, ItemContent, PromptItem, Section};
+use crate::domain::context::item::ItemContent;
 use crate::domain::ids::Owner;
-use crate::domain::origin::Origin;
 use crate::domain::resource::memory::MemoryAuthor;
 use crate::domain::resource::{Ability, HeldNamespaces, NamedResource, NamespaceUse, mode, prefix};
 use crate::domain::time::Millis;
 use crate::domain::tools::ResourceTool;
 use crate::store::StoreError;
-use crate::venue::Venue;
 use crate::venue::failure::OpError;
 use crate::venue::workspace::Workspace;
 use async_trait::async_trait;
 pub use error::{DeclaredResourceError, ProviderSettingsError};
-use futures::future::join_all;
+pub use sections::context_items;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// A tool of a provider.
 pub struct Tool {
     /// Name of the tool after the resource's name; without `_`, so that tools of two resources never have the same
     /// name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Description of the tool for the model.
-    pub description: &'static str,
+    pub description: Cow<'static, str>,
     /// JSON Schema of the input.
     pub input: Value,
     /// Whether the tool changes something: in mode `read` it isn't offered, and is refused.
@@ -202,7 +201,8 @@ impl ResourceProviders {
         self.list_providers().find(|registered| registered.provider.kind() == kind)
     }
 
-    fn no_provider(&self, declared: NamedResource<'_>) -> DeclaredResourceError {
+    /// Makes the error of a kind that nothing provides.
+    pub(crate) fn no_provider(&self, declared: NamedResource<'_>) -> DeclaredResourceError {
         DeclaredResourceError::NoProvider {
             name: declared.name.to_owned(),
             kind: declared.kind.to_owned(),
@@ -256,7 +256,7 @@ impl ResourceProviders {
                 Some(about) => format!("{}, {about}", declared.name),
             };
             for (tool, _) in found.tools.iter().filter(|(tool, _)| mode == AccessMode::ReadWrite || !tool.writes) {
-                let target = ToolTarget::Resource { resource: declared.name.to_owned(), tool: tool.name.to_owned() };
+                let target = ToolTarget::Resource { resource: declared.name.to_owned(), tool: tool.name.to_string() };
                 let name = format!("{}{}", prefix(declared.name), tool.name);
                 let description = format!("Resource: {what}. {}", tool.description);
                 offered.push(ResourceTool { target, spec: ToolSpec { name, description, schema: tool.input.clone() } });
@@ -276,70 +276,6 @@ pub fn check_own(config: &AgentConfig) -> Result<(), DeclaredResourceError> {
     let own = ResourceProviders::default();
     let mut known = config.resources.declarations().filter_map(|declared| Some((declared, own.find(declared.kind)?)));
     known.try_for_each(|(declared, found)| check_settings(declared, found))
-}
-
-/// Returns the resources' sections of a prompt, one item each; an item without content says why.
-pub async fn context_items(
-    venue: &Venue,
-    config: &AgentConfig,
-    held: &HeldNamespaces,
-    workspace: &Workspace,
-) -> Result<Vec<PromptItem>, StoreError> {
-    // Some providers call other servers: all are called at once, so that their times don't add up.
-    let contents = config.resources.declarations().map(|declared| async move {
-        let content = context_content(venue, declared, held, workspace).await?;
-        Ok(content.map(|content| context_item(declared.name, held, content)))
-    });
-    let items: Result<Vec<_>, StoreError> = join_all(contents).await.into_iter().collect();
-    Ok(items?.into_iter().flatten().collect())
-}
-
-async fn context_content(
-    venue: &Venue,
-    declared: NamedResource<'_>,
-    held: &HeldNamespaces,
-    workspace: &Workspace,
-) -> Result<Option<ItemContent>, StoreError> {
-    let providers = &venue.catalog.resources;
-    let Some(found) = providers.find(declared.kind) else {
-        return Ok(Some(ItemContent::Absent(Absence::Failed, providers.no_provider(declared).to_string())));
-    };
-    if held.with_ability(Ability::Read).is_empty() {
-        let reason = "no grant of this request names a resource namespace that can be read";
-        return Ok(Some(ItemContent::Absent(Absence::Denied, reason.into())));
-    }
-    let prefix = prefix(declared.name);
-    let (settings, resource) = (&declared.resource.settings, declared.name);
-    let access =
-        ResourceAccess { workspace, held, settings, resource, prefix: &prefix, key: &venue.key, now: venue.now() };
-    found.provider.context(&access).await
-}
-
-fn context_item(name: &str, held: &HeldNamespaces, content: ItemContent) -> PromptItem {
-    let (source, allowed) = held.ledger_source();
-    // An agent that gets the section must be granted all that it was read from.
-    let needs = held
-        .with_ability(Ability::Read)
-        .iter()
-        .map(|namespace| ("read".to_owned(), ResourcePath::namespace(namespace)))
-        .collect();
-    let has = |text: String| Some(text).filter(|text| !text.is_empty());
-    PromptItem {
-        section: Section::Resource,
-        key: format!("resource/{name}"),
-        label: Some(name.to_owned()),
-        // An item always has a source: fetched content is data, and its placeholders are not filled in.
-        source: has(source).or_else(|| Some("r".into())),
-        allowed: has(allowed),
-        asked: None,
-        priority: Section::Resource.priority(),
-        required: false,
-        unresolved: Vec::new(),
-        tags: HandOffTags { needs, ..HandOffTags::default() },
-        origin: Origin::default(),
-        content,
-        attachments: Vec::new(),
-    }
 }
 
 #[cfg(test)]

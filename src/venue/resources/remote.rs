@@ -119,8 +119,8 @@ impl ResourceProvider for RemoteProvider {
 
     fn tools(&self) -> Vec<Tool> {
         let tool = |verb: RemoteOperation| Tool {
-            name: verb.as_str(),
-            description: verb.description(),
+            name: verb.as_str().into(),
+            description: verb.description().into(),
             input: verb.input(),
             writes: verb.ability() == Ability::Write,
         };

@@ -10,11 +10,12 @@ use serde_json::Value;
 
 /// Returns the value at `path`, from the tree or from the venue's records.
 pub async fn value_at(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
-    let (version, value) = if path.namespace().is_writable() {
-        call.workspace.read(path).await?.unzip()
-    } else {
-        (None, virtuals::get(call, path).await?)
-    };
-    call.reads.note(path, version, value.is_some());
+    if path.namespace().is_writable() {
+        let read = call.workspace.read(path).await?;
+        call.reads.note_value(path, read.as_ref());
+        return Ok(read.map(|read| read.value));
+    }
+    let value = virtuals::get(call, path).await?;
+    call.reads.note(path, value.is_some());
     Ok(value)
 }

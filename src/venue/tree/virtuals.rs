@@ -91,9 +91,9 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
 /// Returns `v/`: the catalogue by group, templates of agents, and facts of the venue.
 fn venue_node(call: &Invocation<'_>) -> VenueNodeView {
     let mut ops = Map::new();
-    let catalog = &call.venue.catalog;
+    let catalog = call.catalog;
     let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
-    for (path, found) in catalog.operations().map(|found| (found.spec.path, found)).chain(aliases) {
+    for (path, found) in catalog.operations().map(|found| (&*found.spec.path, found)).chain(aliases) {
         let mut names = path.trim_start_matches("v/ops/").split('/');
         if let (Some(group), Some(name)) = (names.next(), names.next()) {
             let group = ops.entry(group).or_insert_with(|| Value::Object(Map::new()));

@@ -26,6 +26,7 @@ use tokio::sync::Mutex;
 
 pub use docs::{DocChange, Docs};
 pub use page::{TreePage, page_of_value};
+pub use read::TreeValue;
 pub use write::WriteOp;
 
 /// First call index of the turn's own writes, which end accepted work and are made whatever the quota.

@@ -37,7 +37,7 @@ impl Workspace {
         }
         let at = self.descend(overlay, path, "read").await?;
         if !at.rest.is_empty() {
-            let found = self.get_in(overlay, path).await?.map(|(_, value)| value);
+            let found = self.get_in(overlay, path).await?.map(|read| read.value);
             return Ok(found.map(|value| page_of_value(value, offset, limit)));
         }
         let (collection, Some(Root { generation, shape })) = (at.collection, at.root) else { return Ok(None) };

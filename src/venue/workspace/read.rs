@@ -8,19 +8,38 @@ use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{Collection, CollectionShape, EntryDocument, Root, base_key};
 use crate::domain::lattice::value;
 use crate::domain::limits::{READ_DOCUMENTS, READ_WHOLE_BYTES};
+use crate::domain::origin::{ValueState, content_hash};
 use crate::store::{DocKey, decode};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
+/// A value as it was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TreeValue {
+    /// Version of the document that holds the value; `None` for a value in parts, which have versions of their own, and
+    /// for a whole namespace.
+    pub version: Option<u64>,
+    /// Value at the path; null where there is none.
+    pub value: Value,
+}
+
+impl TreeValue {
+    /// Returns what tells this value from a later one: its version, or else its hash.
+    pub fn state(&self) -> ValueState {
+        let hash = self.version.is_none().then(|| content_hash(&self.value));
+        ValueState { version: self.version, hash }
+    }
+}
+
 impl Workspace {
     /// Returns the value at `path`, if there is one.
     pub async fn get(&self, path: &Path) -> Result<Option<Value>, WorkspaceError> {
-        Ok(self.read(path).await?.map(|(_, value)| value))
+        Ok(self.read(path).await?.map(|read| read.value))
     }
 
-    /// Returns the value with the version of its document; 0 for a whole namespace, which has no version.
-    pub async fn read(&self, path: &Path) -> Result<Option<(u64, Value)>, WorkspaceError> {
+    /// Returns the value at `path` with the version of its document, if there is one.
+    pub async fn read(&self, path: &Path) -> Result<Option<TreeValue>, WorkspaceError> {
         let state = self.state.lock().await;
         self.get_in(&state.overlay, path).await
     }
@@ -41,22 +60,28 @@ impl Workspace {
         })
     }
 
-    pub(super) async fn get_in(&self, overlay: &Overlay, path: &Path) -> Result<Option<(u64, Value)>, WorkspaceError> {
+    pub(super) async fn get_in(&self, overlay: &Overlay, path: &Path) -> Result<Option<TreeValue>, WorkspaceError> {
         if path.segments().is_empty() {
-            return Ok(self.whole_namespace(overlay, path).await?.map(|all| (0, all)));
+            let all = self.whole_namespace(overlay, path).await?;
+            return Ok(all.map(|value| TreeValue { version: None, value }));
         }
         let at = self.descend(overlay, path, "read").await?;
         let Some(root) = at.root else { return Ok(None) };
         let Some((first, inner)) = at.rest.split_first() else {
-            return Ok(Some((at.version, self.read_whole(overlay, &at.collection, root).await?)));
+            let version = (!root.shape.is_in_parts()).then_some(at.version);
+            let value = self.read_whole(overlay, &at.collection, root).await?;
+            return Ok(Some(TreeValue { version, value }));
         };
+        let versioned = |version: u64, value: Value| TreeValue { version: Some(version), value };
         match root.shape {
-            CollectionShape::Leaf { value } => Ok(value::get(&value, at.rest).map(|found| (at.version, found.clone()))),
+            CollectionShape::Leaf { value } => {
+                Ok(value::get(&value, at.rest).map(|found| versioned(at.version, found.clone())))
+            }
             CollectionShape::Map => {
                 let Some(slot) = at.entry else { return Ok(None) };
                 let version = slot.shown_version();
                 let Some(value) = slot.value else { return Ok(None) };
-                Ok(value::take(value, inner).map(|found| (version, found)))
+                Ok(value::take(value, inner).map(|found| versioned(version, found)))
             }
             CollectionShape::Array { len } => {
                 let found = self.find_chunk(overlay, &at.collection, root.generation, len, first).await?;
@@ -67,7 +92,7 @@ impl Workspace {
                 if index >= chunk.len() {
                     return Ok(None);
                 }
-                Ok(value::take(chunk.swap_remove(index), inner).map(|found| (version, found)))
+                Ok(value::take(chunk.swap_remove(index), inner).map(|found| versioned(version, found)))
             }
         }
     }

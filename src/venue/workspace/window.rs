@@ -22,7 +22,7 @@ impl ChangedKeys {
     }
 
     /// Returns the number of keys, and `limit` of them after the first `skip`; `page` must be the one that
-    /// [`Changed::committed`] named.
+    /// [`ChangedKeys::committed_window`] named.
     pub(super) fn merge_page(self, page: DocPage, skip: usize, limit: usize) -> (usize, Vec<DocKey>) {
         let total = (page.total + self.made.len()).saturating_sub(self.deleted.len());
         let (passed, _) = self.committed_window(skip, limit);

@@ -99,8 +99,8 @@ impl Workspace {
             }
             WriteOp::Copy { from, to } => match self.get_in(overlay, from).await? {
                 None => Ok(to_json(&ValueCopiedView::without_source())),
-                Some((_, value)) => {
-                    let (version, existed) = self.write(overlay, to, value, None).await?;
+                Some(read) => {
+                    let (version, existed) = self.write(overlay, to, read.value, None).await?;
                     Ok(to_json(&ValueCopiedView::from(ValueWrittenView { written: true, version, existed })))
                 }
             },

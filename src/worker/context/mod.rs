@@ -27,7 +27,8 @@ pub(super) async fn gather(
         }
     };
     let transcript = transcript::load_transcript(worker, leased).await?.records();
-    let view = PromptView { venue: &worker.venue, setting, agent, workspace: &ground.workspace };
+    let TurnBase { workspace, catalog, .. } = ground;
+    let view = PromptView { venue: &worker.venue, catalog, setting, agent, workspace };
     let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
     leased.history.base = Some(base.clone());
     let scribe = prompt_records::record_writer(worker, setting, agent, &inputs, base);

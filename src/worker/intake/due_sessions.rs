@@ -3,8 +3,8 @@
 use super::settle::settle;
 use crate::bus::Acknowledge;
 use crate::domain::ids::{Owner, SessionKey};
-use crate::ingress;
 use crate::store::{AdmissionOutcome, Admit, Grant, Intake, LeaseOutcome, StoreError};
+use crate::venue::ingress;
 use crate::worker::lease::outage::return_grant;
 use crate::worker::session::{self, SessionEnd};
 use crate::worker::stage::Stage;

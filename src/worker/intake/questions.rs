@@ -4,7 +4,7 @@ use super::callers::verify_asker;
 use crate::bus::{JobQuestion, LiveSubject};
 use crate::domain::event::{is_own_reply_subject, is_reply_allowed};
 use crate::domain::ids::{EventId, JobId};
-use crate::domain::job::JobStatus;
+use crate::domain::job::{Job, JobStatus};
 use crate::domain::reader::JobVisibility;
 use crate::domain::wait::WaitReason;
 use crate::venue::{jobs, waits};
@@ -56,13 +56,12 @@ async fn answer(worker: &Worker, question: &JobQuestion) -> Option<SubmissionSta
     }
     let id = EventId::new(std::str::from_utf8(&question.body).ok()?).ok()?;
     let id = JobId::derive(&venue.key, owner, &id);
-    let Some(mut job) = jobs::read_for_people(venue, owner, &id).await.ok()? else {
+    let is_seen = |job: &Job| caller.reader().visibility(&job.head) != JobVisibility::Nothing;
+    // A caller who may see nothing of a job gets the answer about one that doesn't exist.
+    let Some(mut job) = jobs::read_for_people(venue, owner, &id).await.ok()?.filter(is_seen) else {
         let waiting = Some(WaitView::from(&WaitReason::NotAdmitted));
         return Some(SubmissionStatusView { job: None, status: JobStatus::Pending, waiting });
     };
-    if caller.reader().visibility(&job.head) == JobVisibility::Nothing {
-        return None;
-    }
     waits::explain(venue, owner, &caller.reader(), &mut job).await.ok()?;
     let JobView { status, waiting, .. } = JobView::for_reader(&job, &caller.reader());
     Some(SubmissionStatusView { job: Some(id), status, waiting })

@@ -11,7 +11,7 @@ use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::MESSAGE_DEPTH;
 use crate::domain::seal::{self, SealOrigin};
 use crate::domain::visible::cut_error;
-use crate::outbox::{self, RefusedSubmission};
+use crate::venue::outbox::{self, RefusedSubmission};
 use crate::worker::lease::outage::pause;
 use crate::worker::state::Worker;
 use serde_json::Value;

@@ -12,7 +12,7 @@ use crate::domain::limits::{MESSAGE_DEPTH, UNREADABLE_BYTES};
 use crate::domain::message::{BusMessage, MessageAddress};
 use crate::domain::secret::hide::HIDDEN;
 use crate::domain::time::Millis;
-use crate::outbox::{self, RefusedSubmission};
+use crate::venue::outbox::{self, RefusedSubmission};
 use crate::venue::{store_format, strays};
 use crate::worker::state::Worker;
 use bytes::Bytes;

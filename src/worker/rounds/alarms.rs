@@ -1,8 +1,8 @@
 //! Alarms: timers fire when the queue delivers their alarm. The sweep fires those whose alarm is lost.
 
 use crate::bus::RingingAlarm;
-use crate::ingress::timers::{self, AlarmOutcome};
 use crate::process::retry::LogPace;
+use crate::venue::ingress::timers::{self, AlarmOutcome};
 use crate::worker::state::{RECEIVE_PAUSE, Worker};
 use futures::StreamExt;
 use std::sync::Arc;

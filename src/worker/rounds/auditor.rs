@@ -2,7 +2,7 @@
 //! markers by which a restored, older store is recognised.
 
 use crate::store::{DocWrite, StoreError, WriteOutcome, keys};
-use crate::upkeep::audit::{self, AuditError, AuditWatch};
+use crate::venue::upkeep::audit::{self, AuditError, AuditWatch};
 use crate::venue::venue_owner;
 use crate::worker::state::Worker;
 use std::sync::Arc;

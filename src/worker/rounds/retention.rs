@@ -1,6 +1,6 @@
 //! Retention: forgets expired things in the background, at a slow pace.
 
-use crate::upkeep::retention::{Janitor, PACE};
+use crate::venue::upkeep::retention::{Janitor, PACE};
 use crate::worker::state::Worker;
 use std::sync::Arc;
 

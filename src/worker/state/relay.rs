@@ -1,9 +1,9 @@
 //! Queue of the messages that commits decided and that are not published yet.
 
 use crate::domain::ids::{Owner, SessionKey};
-use crate::outbox::Outgoing;
 use crate::store::OutboxEntry;
 use crate::venue::Venue;
+use crate::venue::outbox::Outgoing;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// Commits whose messages may wait; a full queue makes the next commit wait.

@@ -6,7 +6,7 @@ use crate::domain::approval::{
     check_questions,
 };
 use crate::domain::call::ToolTarget;
-use crate::domain::call::{Outcome, PlannedCall, ResolvedCall};
+use crate::domain::call::{Outcome, PlannedCall, PublishedVersion, ResolvedCall};
 use crate::domain::decode::{self, DataError};
 use crate::domain::limits::APPROVAL_TIME_MAX;
 use crate::domain::session::TurnRecord;
@@ -53,8 +53,8 @@ pub(crate) fn ask_person(round: &CallRound<'_>, made: &ReadyCall<'_>) -> Option<
             Err(error) => CallOutcome::from_text(Outcome::Error, format!("error: {error}")),
         });
     }
-    let catalog = &round.worker.venue.catalog;
-    let meant = |path: &str| catalog.resolve(path).map(|found| found.spec.path);
+    let catalog = round.catalog();
+    let meant = |path: &str| catalog.resolve(path).map(|found| &*found.spec.path);
     let request = made.capabilities.iter().find(|need| need.ability == "agent/request");
     let call = consent::ConsentCall {
         tool: &made.call.tool,
@@ -92,10 +92,10 @@ pub(crate) fn ask_person(round: &CallRound<'_>, made: &ReadyCall<'_>) -> Option<
 /// Returns the arguments that the runtime has filled in: all of a call that only runs another call.
 fn bound_arguments(round: &CallRound<'_>, made: &ReadyCall<'_>) -> Map<String, Value> {
     let injected = &made.call.injection.values;
-    let catalog = &round.worker.venue.catalog;
+    let catalog = round.catalog();
     let through = match &made.call.what {
         Ok(ResolvedCall { target: ToolTarget::Operation(path), .. }) => {
-            catalog.resolve(path).is_none_or(|found| found.spec.path != made.operation)
+            catalog.resolve(path).is_none_or(|found| *found.spec.path != *made.operation)
         }
         Ok(_) | Err(_) => false,
     };
@@ -151,11 +151,17 @@ fn awaiting_outcome(
     let resolved = ResolvedCall { target: made.target.clone(), arguments: made.arguments.clone() };
     // A person may change the other arguments; bound ones stay as they were shown.
     let injection = Injection { values: bound_arguments(round, made), ..Injection::default() };
-    let planned = PlannedCall { what: Ok(resolved), injection, ..made.call.clone() };
+    let published = published_version(round, &made.target);
+    let planned = PlannedCall { what: Ok(resolved), injection, published, ..made.call.clone() };
     CallOutcome {
         asked: Some(Box::new(ApprovalRequest { approval, planned })),
         ..CallOutcome::from_text(Outcome::Awaiting, &text)
     }
+}
+
+/// Returns the published operation of a target, in the version of this turn; `None` for any other target.
+fn published_version(round: &CallRound<'_>, target: &ToolTarget) -> Option<PublishedVersion> {
+    round.catalog().resolve(target.operation()?)?.published_version()
 }
 
 /// Returns the waiting calls that are decided: answered, expired, or of a task that has ended. An unanswered approval

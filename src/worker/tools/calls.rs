@@ -10,7 +10,7 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::authority::HIDDEN;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::call::ToolTarget;
-use crate::domain::call::{Outcome, PlannedCall, ResolvedCall};
+use crate::domain::call::{Outcome, PlannedCall, PublishedVersion, ResolvedCall};
 use crate::domain::call::{call_effect, operation_effect};
 use crate::domain::context::result::{ResultRest, ResultRoom};
 use crate::domain::external;
@@ -25,7 +25,9 @@ use crate::domain::scope::ScopedSection;
 use crate::domain::turn::endings;
 use crate::domain::turn::{CallOutcome, Observation, Turn};
 use crate::venue::operation::pin::PinReader;
-use crate::venue::operation::{Caller, Catalog, Effect, Invocation, OpError, Reads, dispatch};
+use crate::venue::operation::{
+    Caller, CatalogView, Effect, Invocation, OpError, Reads, RegisteredOperation, StaleOperationError, dispatch,
+};
 use crate::venue::outbound;
 use crate::worker::lease::{LeasedSession, RunStop, keeper, records};
 use crate::worker::state::Worker;
@@ -110,7 +112,7 @@ fn parent(turn: &Turn) -> Parent {
 const WORKSPACE_GROUPS: [&str; 4] = ["v/ops/lattice/", "v/ops/asset/", "v/ops/json/", "v/ops/schema/"];
 
 /// Whether a call belongs to the ordered ones; a call that can't be made does.
-fn is_workspace_call(catalog: &Catalog, call: &PlannedCall) -> bool {
+fn is_workspace_call(catalog: &CatalogView, call: &PlannedCall) -> bool {
     let Ok(ResolvedCall { target, arguments }) = &call.what else { return true };
     let Some(path) = target.operation() else { return !matches!(target, ToolTarget::Delegate(_)) };
     let on_tree = |path: &str| WORKSPACE_GROUPS.iter().any(|group| path.starts_with(group));
@@ -118,12 +120,12 @@ fn is_workspace_call(catalog: &Catalog, call: &PlannedCall) -> bool {
         return on_tree(path);
     }
     let settled = dispatch::resolve_call(catalog, path, arguments.clone(), false);
-    settled.map_or(true, |settled| on_tree(settled.found.spec.path))
+    settled.map_or(true, |settled| on_tree(&settled.found.spec.path))
 }
 
 impl CallRound<'_> {
     async fn make_all(&self, planned: &[(u32, PlannedCall)]) -> Result<Vec<CallOutcome>, RunStop> {
-        let catalog = &self.worker.venue.catalog;
+        let catalog = self.catalog();
         let ordered = async {
             let mut outcomes = Vec::new();
             for (index, call) in planned.iter().filter(|(_, call)| is_workspace_call(catalog, call)) {
@@ -182,9 +184,13 @@ impl CallRound<'_> {
                 let called = resources::ResourceToolCall { index, call, resource, tool };
                 resources::call(self, called, arguments).await?
             }
+            Ok(ResolvedCall { target: ToolTarget::Operation(_), .. })
+                if let Some(stale) = self.stale_outcome(index, call) =>
+            {
+                stale
+            }
             Ok(ResolvedCall { target: ToolTarget::Operation(path), arguments }) => {
-                let catalog = &self.worker.venue.catalog;
-                match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
+                match dispatch::inject(self.catalog(), path, arguments.clone(), &call.injection) {
                     Ok(arguments) => self.operation(index, call, path, arguments).await?,
                     Err(error) => error_outcome(error)?,
                 }
@@ -204,6 +210,40 @@ impl CallRound<'_> {
         })
     }
 
+    /// Returns the outcome of a call whose published operation was withdrawn or changed after the call was decided:
+    /// before this turn began, or until now. `None` if the call may be made.
+    fn stale_outcome(&self, index: u32, call: &PlannedCall) -> Option<CallOutcome> {
+        let shown = call.published.as_ref()?;
+        let stale = self.check_version(shown).err()?;
+        Some(self.earlier_or(index, CallOutcome::from_text(Outcome::Unknown, stale.to_string())))
+    }
+
+    /// Checks that a published operation has this version in the turn, and has it still.
+    fn check_version(&self, shown: &PublishedVersion) -> Result<(), StaleOperationError> {
+        self.catalog().check_version(shown)?;
+        self.worker.venue.catalog_view(&self.setting.owner).check_version(shown)
+    }
+
+    /// Checks an operation whose version the call doesn't record: it was published after the decision, or a pin stands
+    /// for it, and which operation that is is known only when the call is made.
+    fn check_unrecorded(
+        &self,
+        call: &PlannedCall,
+        found: &RegisteredOperation,
+        pinned: bool,
+    ) -> Result<(), StaleOperationError> {
+        match found.published_version() {
+            Some(shown) if call.published.is_none() && pinned => self.check_version(&shown),
+            Some(shown) if call.published.is_none() => Err(shown.into()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Returns the outcome of a call that can't be made now: that of an earlier holder who has begun it, or this one.
+    fn earlier_or(&self, index: u32, outcome: CallOutcome) -> CallOutcome {
+        self.lock().get(&index).cloned().unwrap_or(outcome)
+    }
+
     /// Runs an operation with its final arguments, bound ones included.
     async fn operation(
         &self,
@@ -219,18 +259,21 @@ impl CallRound<'_> {
         }
         let pins = PinReader {
             venue: &self.worker.venue,
+            catalog: self.catalog(),
             owner: &self.setting.owner,
             authority: &self.caller.authority,
             workspace: self.workspace(),
         };
         let pinned = match pins.resolve_inner(path, &mut arguments).await {
             Ok(pinned) => pinned,
-            Err(error) => return error_outcome(error),
+            Err(error) => return Ok(self.earlier_or(index, error_outcome(error)?)),
         };
-        let settled = match dispatch::resolve_call(&self.worker.venue.catalog, path, arguments, masked) {
+        let settled = match dispatch::resolve_call(self.catalog(), path, arguments, masked) {
             Ok(settled) => settled,
-            Err(OpError::NotFound(text)) => return Ok(CallOutcome::from_text(Outcome::Unknown, text)),
-            Err(error) => return error_outcome(error),
+            Err(OpError::NotFound(text)) => {
+                return Ok(self.earlier_or(index, CallOutcome::from_text(Outcome::Unknown, text)));
+            }
+            Err(error) => return Ok(self.earlier_or(index, error_outcome(error)?)),
         };
         // The approval is asked for by the session that makes the call.
         let needs = match settled.needs() {
@@ -238,33 +281,34 @@ impl CallRound<'_> {
             Err(error) => return error_outcome(error),
         };
         let dispatch::ResolvedOperation { found, arguments, inner, .. } = settled;
-        if pinned && operation_effect(found.spec.path).is_some() {
+        let runs: &str = &found.spec.path;
+        if pinned && operation_effect(runs).is_some() {
             // The number of children of a reply is known before its first call, when pins aren't resolved.
             let text = format!(
-                "error: a pin of `{}` isn't run by its path; call that operation, or have the pin among your tools",
-                found.spec.path
+                "error: a pin of `{runs}` isn't run by its path; call that operation, or have the pin among your tools"
             );
             return Ok(CallOutcome::from_text(Outcome::Arguments, text));
         }
+        if let Err(stale) = self.check_unrecorded(call, &found, pinned) {
+            return Ok(self.earlier_or(index, CallOutcome::from_text(Outcome::Unknown, stale.to_string())));
+        }
         let named = inner.as_deref().unwrap_or(&call.tool);
-        let used = self.used_capabilities(&needs);
-        let (runs, target) = (found.spec.path, ToolTarget::Operation(found.spec.path.to_owned()));
+        let (used, target) = (self.used_capabilities(&needs), ToolTarget::Operation(runs.to_owned()));
         if let Some(asked) = answers::ask_person(
             self,
             &ReadyCall { index, call, operation: runs, capabilities: needs, target, arguments: &arguments },
         ) {
             return Ok(asked.with_needs(used));
         }
+        let made = self.invoke(index, call, named, runs, &arguments);
         let made = match found.spec.effect {
-            Effect::Once => {
-                let made = self.invoke(index, call, named, found.spec.path, &arguments);
-                self.make_once(index, call, found.spec.path, &used, made).await?
-            }
-            Effect::Idempotent => {
-                let made = self.invoke(index, call, named, found.spec.path, &arguments);
+            Effect::Idempotent if call.published.is_some() => self.make_repeatable(index, call, runs, made).await?,
+            Effect::Idempotent if found.version.is_none() => {
                 keeper::while_leased(self.worker, self.leased, made).await??.with_outward_effect()
             }
-            Effect::Read | Effect::Buffered => self.invoke(index, call, named, found.spec.path, &arguments).await?,
+            // The version that an earlier holder has begun behind a pin is recorded nowhere.
+            Effect::Once | Effect::Idempotent => self.make_once(index, call, runs, &used, made).await?,
+            Effect::Read | Effect::Buffered => made.await?,
         };
         Ok(made.with_needs(used))
     }
@@ -285,7 +329,7 @@ impl CallRound<'_> {
         if let (Ok(output), external::PUBLISH, Some(shown)) = (&mut called, path, call.injection.placeholder("queue")) {
             output.value["queue"] = shown.into();
         }
-        let is_read = self.worker.venue.catalog.resolve(path).is_some_and(|found| found.spec.effect == Effect::Read);
+        let is_read = self.catalog().resolve(path).is_some_and(|found| found.spec.effect == Effect::Read);
         let rest = |result: &Value| ResultRest::for_result(Some(path), arguments, result, is_read);
         let made = self.result_outcome(index, called, &reads, || server(path, arguments), rest)?;
         // Its result may show the sections beside its arguments.

@@ -12,7 +12,7 @@ use crate::domain::turn::{CallOutcome, endings};
 use crate::domain::values::entities::allows;
 use crate::venue::context::offered_tools;
 use crate::venue::operation::offers::find_obstacle;
-use crate::venue::operation::{Catalog, RegisteredOperation, Spec, dispatch};
+use crate::venue::operation::{CatalogView, RegisteredOperation, Spec, dispatch};
 use serde_json::{Map, Value, json};
 
 /// Operations that one search adds at most; each costs its schema in every later turn.
@@ -64,21 +64,21 @@ pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcom
     if let Some(misfit) = endings::check_arguments(round.setting(), &ToolTarget::MoreTools, arguments) {
         return misfit;
     }
-    let table = offered_tools(&round.worker.venue, round.setting(), round.agent);
+    let catalog = round.catalog();
+    let table = offered_tools(catalog, round.setting(), round.agent);
     let offered = |path: &str| table.targets.iter().filter_map(ToolTarget::operation).any(|known| known == path);
-    let catalog = &round.worker.venue.catalog;
     let entities = round.entities();
     // Operations offered for some entities are found only for those.
     let scoped = round.setting().config.tools.iter().filter(|entry| !entry.entities().is_empty());
     let scoped: Vec<_> = scoped.filter_map(|entry| catalog.resolve(entry.operation()?)).collect();
-    let elsewhere = |path: &str| entities.is_some() && scoped.iter().any(|found| found.spec.path == path);
+    let elsewhere = |path: &str| entities.is_some() && scoped.iter().any(|found| *found.spec.path == *path);
     let obstacle = |found: &RegisteredOperation| {
-        if entities.as_ref().is_some_and(|ids| !allows(&found.entities, ids)) || elsewhere(found.spec.path) {
+        if entities.as_ref().is_some_and(|ids| !allows(&found.entities, ids)) || elsewhere(&found.spec.path) {
             return Some("not for the entities of this request".to_owned());
         }
-        find_obstacle(&round.caller.authority, found.spec.path)
+        find_obstacle(&round.caller.authority, found)
     };
-    let takes = |spec: &Spec| outline(&table.guards.visible_schema(spec.path, &spec.input));
+    let takes = |spec: &Spec| outline(&table.guards.visible_schema(&spec.path, &spec.input));
     if let Some(named) = arguments["operations"].as_array() {
         return named_tools(catalog, named, &obstacle, &offered, &takes);
     }
@@ -87,18 +87,18 @@ pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcom
     let mut found: Vec<_> = (catalog.operations())
         .filter(|found| obstacle(found).is_none())
         .map(|registered| &registered.spec)
-        .filter(|spec| !offered(spec.path))
+        .filter(|spec| !offered(&spec.path))
         .filter(|spec| {
             let text = format!("{} {}", spec.path, spec.description).to_lowercase();
             words.iter().all(|word| text.contains(word))
         })
         .collect();
-    found.sort_by_key(|spec| (spec.path.len(), spec.path));
+    found.sort_by_key(|spec| (spec.path.len(), &*spec.path));
     let more = found.len().saturating_sub(FOUND_MAX);
     found.truncate(FOUND_MAX);
     let shown = |spec: &&Spec| {
-        let (tool, about) = (tool_name(spec.path), &spec.description);
-        json!({"tool": tool, "path": spec.path, "description": about, "takes": takes(spec)})
+        let (path, about) = (&*spec.path, &spec.description);
+        json!({"tool": tool_name(path), "path": path, "description": about, "takes": takes(spec)})
     };
     let tools: Vec<_> = found.iter().map(shown).collect();
     let mut answer = json!({"found": tools, "offered": "from your next turn on"});
@@ -108,14 +108,14 @@ pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcom
     if tools.is_empty() && words.len() > 1 {
         answer["hint"] = "nothing has all these words, or you may not call it; use fewer words".into();
     }
-    let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
+    let paths: Vec<_> = found.iter().map(|spec| spec.path.to_string()).collect();
     let change = (!paths.is_empty()).then_some(LoadChange::Offer(paths));
     CallOutcome { change, ..CallOutcome::from_text(Outcome::Ok, answer.to_string()) }
 }
 
 /// Offers the operations of these paths as tools, or says why one can't be offered.
 fn named_tools(
-    catalog: &Catalog,
+    catalog: &CatalogView,
     named: &[Value],
     obstacle: &dyn Fn(&RegisteredOperation) -> Option<String>,
     offered: &dyn Fn(&str) -> bool,
@@ -125,7 +125,7 @@ fn named_tools(
     for path in named.iter().filter_map(Value::as_str) {
         let found = match dispatch::find_operation(catalog, path) {
             Err(error) => Err(error.to_string()),
-            Ok(found) if offered(found.spec.path) => Err("it is among your tools already".to_owned()),
+            Ok(found) if offered(&found.spec.path) => Err("it is among your tools already".to_owned()),
             Ok(_) if added.len() == FOUND_MAX => Err(format!("at most {FOUND_MAX} in one call")),
             Ok(found) => obstacle(found).map_or(Ok(found), Err),
         };

@@ -122,6 +122,24 @@ impl CallRound<'_> {
         Ok(outcome)
     }
 
+    /// Makes a call of a published operation that may be repeated under its key. The call is recorded before it is made
+    /// and after it: if the operation changes in between, no holder repeats the call, and its outcome is unknown.
+    pub(super) async fn make_repeatable(
+        &self,
+        index: u32,
+        call: &PlannedCall,
+        path: &str,
+        make: impl Future<Output = Result<CallOutcome, RunStop>>,
+    ) -> Result<CallOutcome, RunStop> {
+        if let Some(outcome) = self.earlier_outcome(index) {
+            return Ok(outcome);
+        }
+        let begun = self.begin(index, call, path, true).await?;
+        let outcome = make.await?.with_outward_effect();
+        self.end(&begun, &outcome).await?;
+        Ok(outcome)
+    }
+
     /// Returns the outcome of a call that an earlier holder has finished.
     pub(super) fn earlier_outcome(&self, index: u32) -> Option<CallOutcome> {
         match note(self.leased, index)? {

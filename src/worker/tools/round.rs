@@ -10,7 +10,7 @@ use crate::domain::ids::AgentId;
 use crate::domain::job::Parent;
 use crate::domain::load::{LoadChange, LoadsByLevel};
 use crate::domain::turn::{CallOutcome, TurnInput};
-use crate::venue::operation::{Caller, Invocation, Need, OpError, OpOutput, Reads, Site, TurnSite};
+use crate::venue::operation::{Caller, CatalogView, Invocation, Need, OpError, OpOutput, Reads, Site, TurnSite};
 use crate::venue::workspace::Workspace;
 use crate::worker::lease::{LeasedSession, RunStop};
 use crate::worker::state::Worker;
@@ -48,6 +48,11 @@ pub(crate) struct CallRound<'a> {
 impl CallRound<'_> {
     pub(crate) const fn workspace(&self) -> &Workspace {
         &self.ground.workspace
+    }
+
+    /// Returns the operations that the turn offers.
+    pub(crate) const fn catalog(&self) -> &CatalogView {
+        &self.ground.catalog
     }
 
     pub(crate) const fn setting(&self) -> &TurnInput {
@@ -94,6 +99,7 @@ impl CallRound<'_> {
         Invocation {
             named: &call.tool,
             venue: &self.worker.venue,
+            catalog: &self.ground.catalog,
             caller: &self.caller,
             workspace: &self.ground.workspace,
             scoped,

@@ -10,9 +10,9 @@ use trellis::domain::retention::RetentionRules;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
-use trellis::upkeep::retention::Janitor;
 use trellis::venue::jobs;
 use trellis::venue::timers;
+use trellis::venue::upkeep::retention::Janitor;
 
 const RULES: &str = r#"
 [[rule]]

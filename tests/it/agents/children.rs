@@ -12,7 +12,7 @@ use trellis::domain::load::Load;
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::principal::Principal;
 use trellis::domain::seal::{self, SubmissionAddress};
-use trellis::ingress::{self, Arrival};
+use trellis::venue::ingress::{self, Arrival};
 use trellis::venue::jobs;
 
 const RULES: &str = r#"

@@ -84,7 +84,7 @@ fn text(job: &Job) -> String {
 
 #[test]
 fn agent_files_name_operations_of_the_catalog() {
-    let catalog = trellis::ops::catalog(false);
+    let catalog = trellis::ops::catalog(false).compiled_view();
     for name in AGENTS {
         let config = AgentConfig::parse(&agent(name)).unwrap();
         for tool in &config.tools {

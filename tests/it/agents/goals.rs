@@ -9,8 +9,8 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::session::TurnRecord;
-use trellis::ingress::{self, Arrival};
 use trellis::venue::context::preview::{self, Preview};
+use trellis::venue::ingress::{self, Arrival};
 use trellis::venue::ledger;
 
 const RULES: &str = r#"

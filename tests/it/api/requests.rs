@@ -57,6 +57,45 @@ async fn a_missing_thing_is_a_problem_with_a_hint() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_agent_is_put_by_the_names_of_configurations() {
+    let server = Server::start().await;
+    let scripted = json!({"model": {"provider": "scripted", "name": "echo"}});
+    let reader = "v/agents/templates/reader";
+    for (id, body, expected) in [
+        ("a", json!(reader), (201, "created")),
+        ("b", json!([reader, scripted]), (201, "created")),
+        ("b", json!({"config": [reader, scripted]}), (200, "unchanged")),
+        ("b", json!({"definition": reader, "config": scripted}), (200, "unchanged")),
+        ("b", json!({"config": reader, "strict": true}), (200, "updated")),
+        ("c", json!({"config": scripted, "state": {"config": {"concurrency": 2}}}), (201, "created")),
+    ] {
+        let answer = server.put(&format!("/api/v1/agents/{id}"), body.clone()).await.body(expected.0);
+        assert_eq!((&answer["result"], &answer["agentId"]), (&json!(expected.1), &json!(id)), "{body}: {answer}");
+    }
+    let put = async |body| server.put("/api/v1/agents/d", body).await;
+    put(json!("w/none")).await.is_problem(404, "no configuration at `w/none`");
+    put(json!({"config": reader, "dryRun": true})).await.is_problem(400, "`dryRun`: beside `config`");
+    put(json!({"config": [scripted, {"tools": ["v/ops/lattice/raed"]}], "strict": true}))
+        .await
+        .is_problem(400, "did you mean `v/ops/lattice/read`");
+    server.get("/api/v1/agents/d").await.is_problem(404, "no agent `d`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_with_a_byte_order_mark_is_read() {
+    let server = Server::start().await;
+    let send =
+        async |method: Method, path: &str, body: &str| server.send(method, path, &[], format!("\u{feff}{body}")).await;
+    let agent = r#"{"model": {"provider": "scripted", "name": "echo"}}"#;
+    send(Method::PUT, "/api/v1/agents/marked", agent).await.body(201);
+    let write = r#"{"operation": "v/ops/lattice/write", "input": {"path": "w/marked", "value": {"x": 1}}}"#;
+    send(Method::POST, "/api/v1/run", write).await.body(200);
+    assert_eq!(server.run("lattice:read", json!({"path": "w/marked/x"})).await["value"], 1);
+    send(Method::POST, "/api/v1/agents/marked/messages", r#"{"input": "hi"}"#).await.body(202);
+    send(Method::POST, "/api/v1/run", "").await.is_problem(400, "expected a JSON body");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn run_answers_with_the_output_or_says_why_not() {
     let server = Server::start().await;
     let written = server.run("v/ops/covia/write", json!({"path": "w/a/b", "value": {"x": 1}})).await;

@@ -14,8 +14,8 @@ use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
-use trellis::ingress::SubmitError;
 use trellis::store::EventKind;
+use trellis::venue::ingress::SubmitError;
 use trellis::venue::policy;
 use trellis::venue::workspace::{Workspace, WriteOp};
 
@@ -116,7 +116,7 @@ async fn a_bad_grant_refuses_the_request_before_there_is_a_job() {
     let (venue, _dir) = venue().await;
     venue.agent("clerk", json!({})).await;
     let submission = granted("bad", Some(json!(["app/user/u1", "app/../x"])));
-    let arrival = trellis::ingress::Arrival {
+    let arrival = trellis::venue::ingress::Arrival {
         owner: venue.owner.clone(),
         agent: "clerk".parse().unwrap(),
         task: true,
@@ -127,7 +127,7 @@ async fn a_bad_grant_refuses_the_request_before_there_is_a_job() {
         by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
     };
-    let error = trellis::ingress::submit(&venue.venue, &arrival).await.unwrap_err();
+    let error = trellis::venue::ingress::submit(&venue.venue, &arrival).await.unwrap_err();
     assert!(matches!(&error, SubmitError::Submission(_)), "{error}");
     assert!(error.to_string().starts_with("GRANT_INVALID: grant \"app/../x\": a segment `.` or `..`"), "{error}");
     assert_eq!(trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 0);

@@ -82,7 +82,7 @@ async fn timer(venue: &TestVenue, id: &TimerId) -> Timer {
 
 async fn pass(venue: &TestVenue, seconds: u64) {
     venue.venue.clock.advance(Duration::from_secs(seconds));
-    while trellis::ingress::timers::fire_due(&venue.venue, &venue.owner).await.unwrap().more {}
+    while trellis::venue::ingress::timers::fire_due(&venue.venue, &venue.owner).await.unwrap().more {}
 }
 
 /// Calls of a model for an agent.

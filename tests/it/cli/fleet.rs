@@ -31,6 +31,21 @@ fn a_fleet_serves_http_and_the_queue() {
 }
 
 #[test]
+fn serve_warns_once_of_rules_that_only_workers_can_have() {
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let (_worker, _serve, url) = fleet.start_all();
+    let file = |name: &str, text: &str| std::fs::write(fleet.path().join(name), text).unwrap();
+    let gone = r#"model = { provider = "scripted", name = "gone.rules", fallback = ["scripted/gone.rules"] }"#;
+    file("gone.toml", gone);
+    fleet.slow_agent("here", 1);
+    let warning = "this process has no worker and sees no rules for `gone.rules`: every worker must have them";
+    for (agent, times) in [("gone.toml", 1), ("here.toml", 0), ("echo.toml", 0)] {
+        let done = run(fleet.path(), &["agent", "apply", agent, "--url", &url]).expect(0, "");
+        assert_eq!(done.err.matches(warning).count(), times, "{agent}: {done:?}");
+    }
+}
+
+#[test]
 fn a_worker_waits_for_nats_with_a_message_and_goes_on() {
     let Some(mut server) = NatsServer::start() else { return };
     let Some(fleet) = Fleet::on_shared_redis(server.url()) else { return };

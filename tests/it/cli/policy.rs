@@ -117,3 +117,26 @@ fn a_job_can_be_revoked_as_a_grant() {
         serde_json::from_str(&up.run(&["policy", "revoke", "--grant", &scene.job, "--output", "json"]).ok()).unwrap();
     assert_eq!(json["stops"]["jobs"].as_array().unwrap().len(), 2, "{json}");
 }
+
+#[test]
+fn an_ability_that_nothing_needs_is_warned_of() {
+    let up = Up::start();
+    up.agent("echo", "echo");
+    let warning = "nothing needs `crud/raed`, did you mean `crud/read`";
+    let caps = r#"[{"with": "", "can": "*"}, {"with": "w/x", "can": "crud/raed"}]"#;
+    for list in ["roots", "approvals"] {
+        let done = up.run(&["policy", list, caps]).expect(0, &format!("warning: `caps[1].can`: {warning}"));
+        assert!(!done.err.contains("caps[0]"), "{done:?}");
+        let answer: Value = serde_json::from_str(&up.run(&["policy", list, caps, "--output", "json"]).ok()).unwrap();
+        assert_eq!(answer["warnings"].as_array().map(Vec::len), Some(1), "{answer}");
+    }
+    up.run(&["policy", "roots", "null"]).ok();
+    up.run(&["policy", "approvals", "[]"]).ok();
+    let grant = r#"{"with": "w", "can": "crud/raed"}"#;
+    up.run(&["submit", "echo", "hi", "--grant", grant]).expect(0, &format!("warning: `--grant.can`: {warning}"));
+    up.run(&["token", "keygen", "me.jwk"]).ok();
+    let issue = ["token", "issue", "--key", "me.jwk", "--aud", "did:web:x", "--att"];
+    up.run(&[&issue[..], &["w:crud/raed"]].concat()).expect(0, &format!("warning: `--att.can`: {warning}"));
+    let done = up.run(&[&issue[..], &["w:crud/read"]].concat()).expect(0, "");
+    assert!(!done.err.contains("warning"), "{done:?}");
+}

@@ -201,7 +201,7 @@ async fn prompt(site: &Site, agent: &str, turn: u64, experiment: &Experiment, fa
     let session = SessionKey { agent: agent.parse().unwrap(), session: "s".parse().unwrap() };
     let past = ledger::load(&*site.venue.venue.store, &site.venue.owner, &session, turn).await.unwrap().unwrap();
     let inputs = past.seen.unwrap().inputs.unwrap();
-    let inputs = experiment.apply(inputs, &site.venue.venue.catalog, facts).unwrap().inputs;
+    let inputs = experiment.apply(inputs, &site.venue.venue.catalog.compiled_view(), facts).unwrap().inputs;
     serde_json::to_string(&assemble_prompt(&inputs).unwrap().request).unwrap()
 }
 

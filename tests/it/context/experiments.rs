@@ -68,7 +68,9 @@ impl Site {
     async fn experiment(&self, agent: &str, turn: u64, experiment: Experiment) -> ModelRequest {
         let facts = TurnFacts { config: Some(self.venue.record(agent).await.config), ..TurnFacts::default() };
         let inputs = self.past(agent, turn).await.unwrap().seen.unwrap().inputs.unwrap();
-        assemble_prompt(&experiment.apply(inputs, &self.venue.venue.catalog, &facts).unwrap().inputs).unwrap().request
+        assemble_prompt(&experiment.apply(inputs, &self.venue.venue.catalog.compiled_view(), &facts).unwrap().inputs)
+            .unwrap()
+            .request
     }
 }
 
@@ -189,6 +191,7 @@ async fn another_document_is_shown_wherever_it_was_read(on: On) {
     assert!(!after.contains("OldDeep") && after.contains("OldSide") && after.contains("NewDeep"), "{after}");
 
     let inputs = site.past("reader", 3).await.unwrap().seen.unwrap().inputs.unwrap();
-    let none = with("w/never", json!(1)).apply(inputs, &site.venue.venue.catalog, &TurnFacts::default());
+    let none =
+        with("w/never", json!(1)).apply(inputs, &site.venue.venue.catalog.compiled_view(), &TurnFacts::default());
     assert!(none.is_err());
 }

@@ -15,11 +15,11 @@ use trellis::domain::retention::RetentionRules;
 use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
-use trellis::upkeep::retention::Janitor;
 use trellis::venue::agents::lifecycle;
 use trellis::venue::ledger::experiment::{Experiment, TurnFacts, assemble_prompt};
 use trellis::venue::ledger::path_uses::{self, PathUse};
 use trellis::venue::ledger::{self, PastTurn};
+use trellis::venue::upkeep::retention::Janitor;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/prompt_hash.py");
 
@@ -133,6 +133,25 @@ async fn the_ledger_names_versions_hashes_reads_and_turns() {
 }
 
 #[tokio::test]
+async fn a_collection_is_named_by_a_hash_and_not_by_a_version() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    reader(&venue).await;
+    let mut hashes = Vec::new();
+    for turn in [1, 2] {
+        let ledger = past(&venue, turn).await.seen.unwrap().ledger;
+        let origin = ledger.rows.iter().find(|row| row.key == "context/Above").unwrap().origin.clone();
+        assert_eq!(origin.version, None, "its entries have versions of their own");
+        let uses = why(&venue, "w/secret").await;
+        let reached = uses.into_iter().find(|reached| reached.turn == turn && reached.via == "context/Above").unwrap();
+        assert_eq!((reached.version, &reached.hash), (None, &origin.hash));
+        hashes.push(origin.hash.unwrap());
+    }
+    assert_ne!(hashes[0], hashes[1], "a key was written to it");
+    let mut entries = why(&venue, "w/secret/a").await.into_iter().filter(|reached| reached.source == "w/secret/a");
+    assert!(entries.all(|reached| reached.hash.is_none()), "an entry has a version");
+}
+
+#[tokio::test]
 async fn an_excluded_source_is_nowhere_in_the_prompt() {
     let (venue, _dir) = TestVenue::embedded(RULES).await;
     reader(&venue).await;
@@ -140,7 +159,8 @@ async fn an_excluded_source_is_nowhere_in_the_prompt() {
         let inputs = past(&venue, turn).await.seen.unwrap().inputs.unwrap();
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let experiment = Experiment { without, ..Experiment::default() };
-        let inputs = experiment.apply(inputs, &venue.venue.catalog, &TurnFacts::default()).unwrap().inputs;
+        let inputs =
+            experiment.apply(inputs, &venue.venue.catalog.compiled_view(), &TurnFacts::default()).unwrap().inputs;
         serde_json::to_string(&assemble_prompt(&inputs).unwrap().request.messages).unwrap()
     };
     let whole = shown(3, &[]).await;
@@ -289,7 +309,7 @@ async fn copies_of_an_excluded_source_are_left_out() {
         let inputs = past.unwrap_or_else(|| panic!("no turn {last}: {job:?}")).seen.unwrap().inputs.unwrap();
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let inputs = Experiment { without, ..Experiment::default() }
-            .apply(inputs, &venue.venue.catalog, &TurnFacts::default())
+            .apply(inputs, &venue.venue.catalog.compiled_view(), &TurnFacts::default())
             .unwrap()
             .inputs;
         serde_json::to_string(&assemble_prompt(&inputs).unwrap().request.messages).unwrap()
@@ -369,7 +389,8 @@ async fn delegated_data_is_left_out_with_its_source() {
         let without = without.iter().map(|path| (*path).to_owned()).collect();
         let experiment = Experiment { without, ..Experiment::default() };
         let inputs = past.seen.unwrap().inputs.unwrap();
-        let inputs = experiment.apply(inputs, &venue.venue.catalog, &TurnFacts::default()).unwrap().inputs;
+        let inputs =
+            experiment.apply(inputs, &venue.venue.catalog.compiled_view(), &TurnFacts::default()).unwrap().inputs;
         serde_json::to_string(&assemble_prompt(&inputs).unwrap().request.messages).unwrap()
     };
     let secrets = [

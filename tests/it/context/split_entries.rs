@@ -214,7 +214,7 @@ async fn a_version_from_before_a_replacement_is_a_conflict() {
             }
             seen.push(site.version(part).await);
             assert_eq!(written["version"], json!(seen.last()), "{part}");
-            assert_eq!(site.tree().read(&path(part)).await.unwrap().unwrap().0, *seen.last().unwrap());
+            assert_eq!(site.tree().read(&path(part)).await.unwrap().unwrap().version, seen.last().copied());
         }
         site.now(expecting(part, json!("won"), *seen.last().unwrap())).await.unwrap();
     }

@@ -16,11 +16,11 @@ use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
-use trellis::ingress::{Arrival, submit as submit_to};
 use trellis::process::clock::Clock;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::venue::ingress::{Arrival, submit as submit_to};
 use trellis::venue::ledger;
 use trellis::venue::operation::Caller;
 

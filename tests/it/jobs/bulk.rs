@@ -10,8 +10,8 @@ use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::ingress::redrive::{RedriveError, redrive};
 use trellis::process::clock::Clock;
+use trellis::venue::ingress::redrive::{RedriveError, redrive};
 use trellis::venue::jobs;
 use trellis::venue::operation::{Caller, OpError};
 

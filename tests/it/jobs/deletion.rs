@@ -12,10 +12,10 @@ use trellis::domain::time::Millis;
 use trellis::domain::timer::{CatchUpPolicy, OverlapPolicy, Schedule, TimerId, TimerKind, TimerRequest};
 use trellis::process::clock::Clock;
 use trellis::store::{Admit, DocEffect, DocWrite, Expect, Grant, LeaseOutcome, LeaseRequest, LeaseUse, keys};
-use trellis::upkeep::retention::{DeletionOutcome, delete};
 use trellis::venue::dead_letters;
 use trellis::venue::jobs;
 use trellis::venue::timers;
+use trellis::venue::upkeep::retention::{DeletionOutcome, delete};
 
 /// 2026-01-01T00:00:00Z.
 const START: Millis = Millis(1_767_225_600_000);
@@ -187,7 +187,7 @@ async fn a_job_that_pays_for_a_timer_stays_as_long_as_it_fires() {
         catch_up: CatchUpPolicy::default(),
         overlap: OverlapPolicy::default(),
     };
-    trellis::ingress::timers::set(&venue.venue, &venue.owner, &timer).await.unwrap();
+    trellis::venue::ingress::timers::set(&venue.venue, &venue.owner, &timer).await.unwrap();
     assert_eq!(deleted(&venue, &job).await, DeletionOutcome::Spending);
     timers::cancel(&venue.venue, &venue.owner, &timer.id).await.unwrap();
     assert_eq!(deleted(&venue, &job).await, DeletionOutcome::Done);

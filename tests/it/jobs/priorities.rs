@@ -52,7 +52,7 @@ async fn every_way_in((venue, _dir): (TestVenue, tempfile::TempDir)) {
     let listed = operate(&venue.venue, &boss(&venue.owner), "v/ops/timer/list", json!({})).await.unwrap();
     assert_eq!(listed["items"][0]["priority"], 1);
     tokio::time::sleep(Duration::from_millis(10)).await;
-    trellis::ingress::timers::fire_due(&venue.venue, &venue.owner).await.unwrap();
+    trellis::venue::ingress::timers::fire_due(&venue.venue, &venue.owner).await.unwrap();
     // All of them lie there, and wait for the only slot, before the first is served.
     let suspend = json!({"agentId": "clerk"});
     operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/suspend", suspend.clone()).await.unwrap();

@@ -8,8 +8,8 @@ use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::budget::Account;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::ingress::{self, Arrival};
 use trellis::store::keys;
+use trellis::venue::ingress::{self, Arrival};
 use trellis::venue::jobs;
 
 const RULES: &str = r#"

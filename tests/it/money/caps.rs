@@ -20,10 +20,10 @@ use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::keys;
-use trellis::upkeep::retention::Janitor;
 use trellis::venue::agents;
 use trellis::venue::jobs;
 use trellis::venue::spending;
+use trellis::venue::upkeep::retention::Janitor;
 use trellis::venue::venue_owner;
 use trellis::view::spend::CapTokensView;
 

@@ -15,8 +15,8 @@ use trellis::domain::secret::KeyRing;
 use trellis::http::HttpOptions;
 use trellis::process::clock::Clock;
 use trellis::store::{DocWrite, keys};
-use trellis::upkeep::audit;
 use trellis::venue::secrets::Vault;
+use trellis::venue::upkeep::audit;
 use trellis::venue::{jobs, quotas};
 
 const RULES: &str = r#"

@@ -20,11 +20,11 @@ use trellis::domain::secret::KeyRing;
 use trellis::domain::shard::Share;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
-use trellis::upkeep::audit;
-use trellis::upkeep::retention::Janitor;
 use trellis::venue::jobs;
 use trellis::venue::quotas;
 use trellis::venue::secrets::Vault;
+use trellis::venue::upkeep::audit;
+use trellis::venue::upkeep::retention::Janitor;
 
 const RULES: &str = r#"
 [[rule]]

@@ -265,7 +265,7 @@ async fn the_publish_fence_alone_does_not_protect_reply_subjects() {
     }
     // The server's acknowledgement, in bob's queue. It has no token, and isn't a submission.
     let (owner, body) = all.iter().find(|(owner, _)| owner == "acme/bob").unwrap();
-    assert!(trellis::ingress::parse(body.as_bytes()).is_err(), "{owner} {body}");
+    assert!(trellis::venue::ingress::parse(body.as_bytes()).is_err(), "{owner} {body}");
     worker.close().await;
 }
 

@@ -13,8 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::domain::format::FORMAT;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::upkeep::audit;
 use trellis::venue::operation::Caller;
+use trellis::venue::upkeep::audit;
 
 const LIMIT: Duration = Duration::from_mins(1);
 

@@ -20,8 +20,8 @@ use trellis::domain::timer::TimerId;
 use trellis::process::clock::Clock;
 use trellis::store::Store;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::upkeep::doctor;
-use trellis::upkeep::retention::PACE;
+use trellis::venue::upkeep::doctor;
+use trellis::venue::upkeep::retention::PACE;
 use trellis::venue::{clocks, jobs, timers};
 
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";

@@ -9,9 +9,9 @@ use trellis::domain::ids::SessionKey;
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::GRANT_EVENTS;
 use trellis::domain::time::Millis;
-use trellis::ingress::SubmitReceipt;
 use trellis::process::clock::Clock;
 use trellis::store::{Admit, Grant, LeaseOutcome, LeaseRequest, SessionFacts};
+use trellis::venue::ingress::SubmitReceipt;
 use trellis::venue::jobs;
 
 const START: Millis = Millis(1_767_225_600_000);

@@ -13,12 +13,12 @@ use trellis::domain::principal::Principal;
 use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
-use trellis::ingress::{self, Arrival};
 use trellis::process::clock::Clock;
 use trellis::store::{DocEffect, DocWrite, EventKind, Expect, SessionFacts, SessionSnapshot, SetSessionOutcome, keys};
-use trellis::upkeep::audit::{self, AuditWatch};
+use trellis::venue::ingress::{self, Arrival};
 use trellis::venue::jobs;
 use trellis::venue::operation::Caller;
+use trellis::venue::upkeep::audit::{self, AuditWatch};
 use trellis::view::audit::RepairView;
 
 const START: Millis = Millis(1_767_225_600_000);

@@ -106,7 +106,7 @@ async fn a_submission_whose_id_is_taken_replaces_nothing() {
     let first = submit(&venue, "t1").await;
     let elsewhere = Submission { session_id: Some("other".parse().unwrap()), ..to_main("t2") };
     let taken = venue.arrive("a", "t2", true, elsewhere).await.job.unwrap();
-    let refused = trellis::ingress::submit(&venue.venue, &arrival(&venue, "t2")).await.unwrap_err().to_string();
+    let refused = trellis::venue::ingress::submit(&venue.venue, &arrival(&venue, "t2")).await.unwrap_err().to_string();
     assert!(refused.contains("accepted before with another body"), "{refused}");
     for job in [&first, &taken] {
         assert_eq!(self::job(&venue, job).await.status, JobStatus::Pending);
@@ -114,8 +114,8 @@ async fn a_submission_whose_id_is_taken_replaces_nothing() {
 }
 
 /// A task for the session `main`.
-fn arrival(venue: &TestVenue, id: &str) -> trellis::ingress::Arrival {
-    trellis::ingress::Arrival {
+fn arrival(venue: &TestVenue, id: &str) -> trellis::venue::ingress::Arrival {
+    trellis::venue::ingress::Arrival {
         owner: venue.owner.clone(),
         agent: "a".parse().unwrap(),
         task: true,
@@ -135,7 +135,7 @@ async fn a_full_mailbox_replaces_nothing() {
     config["mailbox"] = 1.into();
     venue.agent("a", config).await;
     let first = submit(&venue, "t1").await;
-    let refused = trellis::ingress::submit(&venue.venue, &arrival(&venue, "t2")).await.unwrap_err().to_string();
+    let refused = trellis::venue::ingress::submit(&venue.venue, &arrival(&venue, "t2")).await.unwrap_err().to_string();
     assert!(refused.contains("mailbox is full"), "{refused}");
     assert_eq!(job(&venue, &first).await.status, JobStatus::Pending);
 }

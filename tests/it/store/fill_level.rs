@@ -14,11 +14,11 @@ use trellis::domain::job::Parent;
 use trellis::domain::limits::STORE_LOOK;
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::principal::Principal;
-use trellis::ingress::{Arrival, SubmitError, submit};
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{Accounts, DocEffect, DocWrite, DocumentStore, Expect, StoreError};
-use trellis::upkeep::doctor;
+use trellis::venue::ingress::{Arrival, SubmitError, submit};
+use trellis::venue::upkeep::doctor;
 
 const RULES: &str = r#"
 [[rule]]

@@ -22,8 +22,8 @@ use trellis::store::{
     Admit, Commit, CommitOutcome, Doc, DocKey, DocWrite, DocumentStore, EventKind, ForgetRequest, Grant, Intake,
     JobFinish, LeaseOutcome, LeaseRequest, LeaseUse, NewEvent, NewJob, Store, StoreError, keys,
 };
-use trellis::upkeep::audit;
 use trellis::venue::history::History;
+use trellis::venue::upkeep::audit;
 
 const NOW: Millis = Millis(1_767_225_600_000);
 

@@ -14,10 +14,10 @@ use trellis::domain::retention::RetentionRules;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::{ForgetRequest, keys};
-use trellis::upkeep::audit;
-use trellis::upkeep::retention::{Janitor, RetentionCounts};
 use trellis::venue::agents::lifecycle::{self, AgentEditor};
 use trellis::venue::jobs;
+use trellis::venue::upkeep::audit;
+use trellis::venue::upkeep::retention::{Janitor, RetentionCounts};
 
 /// 2026-01-01T00:00:00Z.
 pub const START: Millis = Millis(1_767_225_600_000);

@@ -18,9 +18,9 @@ use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultPlan, FaultyStore};
 use trellis::store::{DocEffect, DocWrite, ForgetRequest, Layer, Store, StoreError, WriteOutcome, keys};
-use trellis::upkeep::retention::Janitor;
 use trellis::venue::agents::lifecycle;
 use trellis::venue::ledger;
+use trellis::venue::upkeep::retention::Janitor;
 
 /// Prefix of the parts of all periods, and of when they were looked through.
 const ALL: &str = "p";

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use trellis::bus::Bus;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
-use trellis::upkeep::audit;
-use trellis::upkeep::doctor;
-use trellis::upkeep::retention;
 use trellis::venue::jobs;
+use trellis::venue::upkeep::audit;
+use trellis::venue::upkeep::doctor;
+use trellis::venue::upkeep::retention;
 
 async fn venue(store: &RedisOptions, bus: &NatsOptions) -> (TestVenue, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();

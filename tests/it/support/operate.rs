@@ -36,8 +36,9 @@ pub async fn operate_once(
     input: Value,
 ) -> Result<Value, OpError> {
     let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
-    let (scoped, reads, site) = (&NO_SECTIONS, &Reads::default(), Site::Api { key });
-    let call = Invocation { named: path, venue, caller, workspace: &workspace, scoped, site, reads };
+    let (catalog, scoped) = (&venue.catalog_view(&caller.owner), &NO_SECTIONS);
+    let (reads, site) = (&Reads::default(), Site::Api { key });
+    let call = Invocation { named: path, venue, catalog, caller, workspace: &workspace, scoped, site, reads };
     dispatch::invoke(&call, path, input).await.map(|output| output.value)
 }
 

@@ -4,30 +4,21 @@ use super::{Source, report, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Each module with those that it may use. All stand below it, so that no circle can be.
-const USES: [(&str, &[&str]); 17] = [
+const USES: [(&str, &[&str]); 14] = [
     ("domain", &[]),
     ("config", &["domain"]),
     ("view", &["domain"]),
     ("process", &["domain", "config"]),
     ("store", &["domain", "process"]),
     ("bus", &["domain", "config", "process", "store"]),
-    ("outbox", &["domain", "process", "store", "bus"]),
-    ("venue", &["domain", "view", "config", "process", "store", "bus", "outbox"]),
+    ("venue", &["domain", "view", "config", "process", "store", "bus"]),
     ("model", &["domain", "config", "venue"]),
-    ("ingress", &["domain", "store", "bus", "venue"]),
-    ("upkeep", &["domain", "view", "process", "store", "bus", "outbox", "venue", "ingress"]),
-    ("ops", &["domain", "view", "store", "outbox", "venue", "model", "ingress", "upkeep"]),
-    ("worker", &["domain", "view", "process", "store", "bus", "outbox", "venue", "model", "ingress", "upkeep", "ops"]),
-    ("http", &["domain", "view", "process", "store", "bus", "venue", "ingress", "upkeep", "ops"]),
-    ("app", &["domain", "config", "process", "store", "bus", "venue", "model", "upkeep", "ops", "worker", "http"]),
-    ("bench", &["domain", "process", "store", "bus", "venue", "ingress", "upkeep", "ops", "http"]),
-    (
-        "cli",
-        &[
-            "domain", "view", "config", "process", "store", "bus", "venue", "model", "ingress", "upkeep", "http",
-            "app", "bench",
-        ],
-    ),
+    ("ops", &["domain", "view", "store", "venue", "model"]),
+    ("worker", &["domain", "view", "process", "store", "bus", "venue", "model", "ops"]),
+    ("http", &["domain", "view", "process", "store", "bus", "venue", "ops"]),
+    ("app", &["domain", "config", "process", "store", "bus", "venue", "model", "ops", "worker", "http"]),
+    ("bench", &["domain", "process", "store", "bus", "venue", "ops", "http"]),
+    ("cli", &["domain", "view", "config", "process", "store", "bus", "venue", "model", "http", "app", "bench"]),
 ];
 
 /// The module at the top that a file is of; `None`: it is the crate's root or no part of the crate.

@@ -94,7 +94,7 @@ const PARSES: [(&str, &str); 15] = [
 ];
 
 /// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
-const BUFFERED: [(&str, &str); 29] = [
+const BUFFERED: [(&str, &str); 31] = [
     ("src/domain/decode/place.rs", "only written"),
     ("src/domain/context/ledger.rs", "rows of a ledger are written by the venue alone"),
     ("src/venue/auth/jwks.rs", "a text or a list of texts"),
@@ -124,6 +124,8 @@ const BUFFERED: [(&str, &str); 29] = [
     ("src/domain/worker_registry.rs", "stored"),
     ("src/domain/session.rs", "stored"),
     ("src/view/", "answers of a venue, which only its client reads"),
+    ("src/cli/agent/apply.rs", "only written"),
+    ("src/cli/bulk.rs", "only written"),
 ];
 
 struct Source {
@@ -426,7 +428,7 @@ const WRITERS: [&str; 4] = ["src/domain/", "src/venue/", "src/ops/", "src/worker
 
 /// Texts there that begin with a bracket and are no line of the venue, and why.
 const NO_LINE: [(&str, &str); 5] = [
-    ("[{}]\", foreign::one_line", "what notes begin with is learned from prompts by `forged.rs`"),
+    ("[{}]\", foreign::one_line", "what notes begin with is learned from prompts by `context/tests/forged_lines.rs`"),
     ("[{error}]", "stands for what a model said, and is quoted as that"),
     ("[{} (source: {})]", "a type of the library that no prompt is made with"),
     ("[DONE]", "the end of a stream of events"),

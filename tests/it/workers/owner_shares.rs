@@ -21,9 +21,9 @@ use trellis::store::{
     Doc, DocKey, DocWrite, DocumentStore, Layer, SessionSnapshot, SetSessionOutcome, Store, StoreError, StoreMethod,
     keys,
 };
-use trellis::upkeep::audit::AuditWatch;
-use trellis::upkeep::owner_scan::PacedOwnerScan;
-use trellis::upkeep::retention::Janitor;
+use trellis::venue::upkeep::audit::AuditWatch;
+use trellis::venue::upkeep::owner_scan::PacedOwnerScan;
+use trellis::venue::upkeep::retention::Janitor;
 
 const START: Millis = Millis(1_767_225_600_000);
 const MINUTE: Duration = Duration::from_mins(1);

@@ -233,7 +233,7 @@ async fn work_of_a_removed_agent_stays_pending_in_the_audit() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let books = trellis::upkeep::audit::audit_owner(&venue.venue, &venue.owner).await.unwrap();
+    let books = trellis::venue::upkeep::audit::audit_owner(&venue.venue, &venue.owner).await.unwrap();
     assert_eq!((books.accepted, books.pending, books.unaccounted), (1, 1, 0), "{books:?}");
     // Its caller can still end it.
     let job = submitted.job.unwrap();

@@ -19,11 +19,11 @@ use trellis::bus::nats::NatsBus;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::timer::{Timer, TimerId};
-use trellis::ingress::timers::fire_due;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Store, keys};
+use trellis::venue::ingress::timers::fire_due;
 
 on_both! { a_turn_costs_what_the_table_says }
 

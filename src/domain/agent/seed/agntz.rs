@@ -1,6 +1,6 @@
 //! Manifests of agntz: an agent of `kind: llm`.
 
-use super::{ConfigMap, invalid};
+use super::config_map::{ConfigMap, invalid};
 use crate::decode::DataError;
 use crate::lattice::value::type_name;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! Idealic's tools: what a call carries beside its arguments stands in their schema, as a property with `_`.
 
-use super::{ConfigMap, invalid};
+use super::config_map::{ConfigMap, invalid};
 use crate::decode::DataError;
 use crate::scope::{INSTANCE, SCOPES, Scopes};
 use serde_json::{Map, Value};

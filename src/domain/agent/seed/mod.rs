@@ -9,6 +9,7 @@
 //! What has no meaning here is refused by its name and with the reason, never ignored.
 
 mod agntz;
+mod config_map;
 mod idealic;
 mod model;
 
@@ -19,13 +20,8 @@ use crate::decode::{self, DataError};
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
 use crate::visible::quote_foreign;
+use config_map::{ConfigMap, invalid};
 use serde_json::{Map, Value, json};
-
-type ConfigMap = Map<String, Value>;
-
-fn invalid<T>(text: impl Into<String>) -> Result<T, DataError> {
-    Err(text.into().into())
-}
 
 /// Returns the same configuration in the spelling of agent files.
 pub(super) fn to_agent_file(map: &ConfigMap) -> Result<ConfigMap, DataError> {

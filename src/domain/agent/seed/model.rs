@@ -1,6 +1,6 @@
 //! Models of Covia: an operation names the provider, or the model's own name does.
 
-use super::{ConfigMap, invalid};
+use super::config_map::{ConfigMap, invalid};
 use crate::decode::DataError;
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;

@@ -87,8 +87,20 @@ pub struct RestoredRecord {
 
 /// Packs a tool table for the record.
 pub fn pack_tools(namer: &PartNamer, tools: &ToolTable) -> PackedContent {
-    // Bytes and hash follow from the specs; injected arguments change with the values of a turn.
-    let ToolTable { specs, targets, refused, reports, injections: _, reaches: _, guards: _, bytes: _, hash: _ } = tools;
+    // Bytes and hash follow from the specs; injected arguments change with the values of a turn; versions are recorded
+    // with the calls.
+    let ToolTable {
+        specs,
+        targets,
+        refused,
+        reports,
+        injections: _,
+        reaches: _,
+        guards: _,
+        versions: _,
+        bytes: _,
+        hash: _,
+    } = tools;
     let json = serde_json::to_string(&(specs.as_ref(), targets, refused, reports)).expect("tool tables serialise");
     namer.bundle(&json)
 }

@@ -1,6 +1,7 @@
 //! Bindings of what a call runs by its path, over a crash.
 
 use super::*;
+use crate::call::PublishedVersion;
 use crate::chat::ToolSpec;
 use crate::tools::guard::{GuardRule, Guards};
 
@@ -28,6 +29,41 @@ fn bindings_of_a_run_by_path_are_recorded_for_a_successor() {
     let target = ToolTarget::Operation("v/ops/lattice/write".into());
     assert_eq!(planned[0].1.what, Ok(ResolvedCall { target, arguments: json!({"value": 1}) }));
     assert_eq!(planned[0].1.injection, fills);
+}
+
+#[test]
+fn the_version_of_a_published_operation_is_recorded_with_its_call() {
+    const SEARCH: &str = "v/ops/shop/search";
+    let targets = [RUN, SEARCH, "v/ops/lattice/read"].map(|path| ToolTarget::Operation(path.into()));
+    let spec = |name: &str| ToolSpec { name: name.into(), description: String::new(), schema: json!({}) };
+    let search = json!({"operation": "shop:search", "input": {}});
+    for (tool, arguments, bound, is_published) in [
+        ("search", json!({}), None, true),
+        ("read", json!({}), None, false),
+        ("run", search.clone(), None, true),
+        ("run", json!({"operation": "job/run", "input": search}), None, true),
+        ("run", json!({"operation": "shop/other"}), None, false),
+        ("run", json!({}), Some(SEARCH), true),
+    ] {
+        let mut table = ToolTable::new(["run", "search", "read"].map(spec).into(), targets.to_vec(), Vec::new());
+        table.versions.insert(SEARCH.into(), "v1".into());
+        if let Some(path) = bound {
+            table.injections[0].values.insert("operation".into(), path.into());
+        }
+        let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
+        let Observation::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
+        gathered.tools = table.into();
+        turn.step(Observation::Gathered(gathered, scribe), NOW);
+        let action = turn.step(Observation::Answered(Ok(calls(&[(tool, arguments.clone())]))), NOW);
+        let Action::Record(recorded) = action else { panic!("expected a record, got {action:?}") };
+        let kept = serde_json::to_string(&*recorded).unwrap();
+        assert_eq!(kept.contains("\"published\""), is_published, "{kept}");
+        let recorded: RecordedReply = serde_json::from_str(&kept).unwrap();
+        let (_, action) = resume(begun(1, 1, false), vec![task(1)], recorded);
+        let Action::Call(planned) = action else { panic!("expected the recorded calls, got {action:?}") };
+        let shown = PublishedVersion { path: SEARCH.into(), version: "v1".into() };
+        assert_eq!(planned[0].1.published, is_published.then_some(shown), "{tool} {arguments}");
+    }
 }
 
 #[test]

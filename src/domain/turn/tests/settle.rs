@@ -21,6 +21,7 @@ fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutc
         injection: Injection::default(),
         instance: None,
         scoped: Vec::new(),
+        published: None,
     };
     let asked = Some(Box::new(ApprovalRequest { approval, planned }));
     CallOutcome { asked, ..CallOutcome::from_text(Outcome::Awaiting, "awaiting a person") }

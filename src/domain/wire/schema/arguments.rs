@@ -2,12 +2,11 @@
 //! top.
 
 use super::error::{ProjectionError, ProjectionFault};
+use super::limits::DEPTH_MAX;
 use super::notes;
 use super::source::{FlatSchema, SchemaSource, choices};
 use serde_json::{Map, Value, json};
 
-/// Most levels of alternatives inside alternatives.
-pub(super) const DEPTH_MAX: usize = 16;
 /// Keywords that add a condition to a map.
 const CONDITIONS: [&str; 5] = ["if", "then", "else", "not", "dependentSchemas"];
 
@@ -31,7 +30,7 @@ fn widen_at(
         return Ok(None);
     }
     if depth > DEPTH_MAX {
-        return Err(ProjectionFault::NestedAlternatives.at(place));
+        return Err(ProjectionFault::NestedAlternatives.into_error(place));
     }
     let mut groups = std::mem::take(&mut flat.groups);
     if let Some(values) = choices(&flat.fields) {

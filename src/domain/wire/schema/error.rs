@@ -1,6 +1,6 @@
 //! Errors of schemas that a subset has no equivalent for.
 
-use super::{SENT_BYTES_MAX, arguments, source};
+use super::limits::{CHAIN_MAX, DEPTH_MAX, SENT_BYTES_MAX, SPENT_LIMIT};
 use crate::decode::DataError;
 use crate::limits::SCHEMA_BYTES;
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub enum ProjectionFault {
         kinds: Option<Box<Value>>,
     },
     /// Reading the schema would copy too much.
-    #[error("its references multiply to more than {} bytes", source::SPENT_LIMIT)]
+    #[error("its references multiply to more than {} bytes", SPENT_LIMIT)]
     TooCostly,
     /// A reference leads out of the schema.
     #[error("the reference `{reference}` can't be followed, expected one into the same schema")]
@@ -55,16 +55,16 @@ pub enum ProjectionFault {
         reference: String,
     },
     /// Too many references and parts of `allOf` are inside one another.
-    #[error("more than {} schemas of one value: does a reference lead back to itself?", source::CHAIN_MAX)]
+    #[error("more than {} schemas of one value: does a reference lead back to itself?", CHAIN_MAX)]
     LongChain,
     /// Too many alternatives are inside one another.
-    #[error("more than {} alternatives inside one another", arguments::DEPTH_MAX)]
+    #[error("more than {} alternatives inside one another", DEPTH_MAX)]
     NestedAlternatives,
 }
 
 impl ProjectionFault {
     /// Makes the error of this reason at a place.
-    pub(super) fn at(self, place: &str) -> ProjectionError {
+    pub(super) fn into_error(self, place: &str) -> ProjectionError {
         ProjectionError { place: place.to_owned(), fault: self }
     }
 }

@@ -8,10 +8,10 @@ use super::error::ProjectionError;
 use super::keys::{PropertyNames, string_items};
 use super::notes;
 use super::plain::parse_count;
-use super::renames::Renames;
+use super::projected::ProjectedSchema;
+use super::renames::{JsonKind, Renames};
 use super::source::{FlatSchema, SchemaSource, choices, size};
 use super::union::{GeminiSchema, union};
-use super::{JsonKind, ProjectedSchema};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 

@@ -8,9 +8,9 @@
 use super::error::ProjectionError;
 use super::keys::{PropertyNames, string_items};
 use super::notes;
-use super::renames::Renames;
+use super::projected::ProjectedSchema;
+use super::renames::{JsonKind, Renames};
 use super::source::{FlatSchema, SchemaSource, choices, kinds, kinds_value, parse_kinds, size};
-use super::{JsonKind, ProjectedSchema};
 use serde_json::{Map, Value, json};
 
 /// Keywords whose value is one schema.

@@ -1,17 +1,14 @@
 //! The given schema: follows its references and joins its keywords about one value.
 
 use super::error::{ProjectionError, ProjectionFault};
+use super::limits::{CHAIN_MAX, SPENT_LIMIT};
 use super::renames::JsonKind;
 use crate::schema::cost::percent_decoded;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Most references and parts of `allOf` inside one another for one value.
-pub(super) const CHAIN_MAX: usize = 32;
 /// Most bytes that written-out references may take. In a subset without references, the rest is described instead.
 const SPENT_MAX: usize = 96 * 1024;
-/// Most bytes that reading a schema may copy; a schema that needs more is refused.
-pub(super) const SPENT_LIMIT: usize = 2 * 1024 * 1024;
 /// Least cost of a step, in bytes.
 const STEP_BYTES: usize = 16;
 
@@ -49,7 +46,7 @@ impl<'s> SchemaSource<'s> {
     pub fn charge(&mut self, place: &str, bytes: usize) -> Result<(), ProjectionError> {
         self.spent += bytes + STEP_BYTES;
         if self.spent > SPENT_LIMIT {
-            return Err(ProjectionFault::TooCostly.at(place));
+            return Err(ProjectionFault::TooCostly.into_error(place));
         }
         Ok(())
     }
@@ -57,8 +54,8 @@ impl<'s> SchemaSource<'s> {
     /// Returns the target of a reference.
     pub fn target(&self, reference: &str, place: &str) -> Result<&'s Value, ProjectionError> {
         let pointer = reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/'));
-        let foreign = || ProjectionFault::ForeignReference { reference: reference.to_owned() }.at(place);
-        let missing = || ProjectionFault::MissingTarget { reference: reference.to_owned() }.at(place);
+        let foreign = || ProjectionFault::ForeignReference { reference: reference.to_owned() }.into_error(place);
+        let missing = || ProjectionFault::MissingTarget { reference: reference.to_owned() }.into_error(place);
         let found = percent_decoded(pointer.ok_or_else(foreign)?).and_then(|pointer| self.root.pointer(&pointer));
         found.ok_or_else(missing)
     }
@@ -70,7 +67,7 @@ impl<'s> SchemaSource<'s> {
 
     fn flatten_at(&mut self, node: &Value, place: &str, depth: usize) -> Result<FlatSchema, ProjectionError> {
         if depth > CHAIN_MAX {
-            return Err(ProjectionFault::LongChain.at(place));
+            return Err(ProjectionFault::LongChain.into_error(place));
         }
         self.charge(place, 0)?;
         let Value::Object(map) = node else {

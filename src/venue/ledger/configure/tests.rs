@@ -13,7 +13,7 @@ fn config(caps: &Value) -> AgentConfig {
 fn other_capabilities_are_shown_as_they_hold() {
     let narrow = config(&json!([{"with": "w/a", "can": "crud/read"}, {"with": "n/diary", "can": "crud"}]));
     let wide = config(&json!([{"with": "w/b", "can": "crud"}]));
-    let catalog = ops::catalog(false);
+    let catalog = ops::catalog(false).compiled_view();
     let home = home_of(&inputs());
     let of = |config: &AgentConfig| Authority::new(config.caps.clone()).bind_home(&home);
     let shown = |before: Option<&AgentConfig>, after: &AgentConfig| {

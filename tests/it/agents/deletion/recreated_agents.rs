@@ -7,9 +7,9 @@ use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::principal::Principal;
-use trellis::ingress::{self, Arrival};
 use trellis::store::{Admit, Grant, LeaseOutcome, LeaseRequest, LeaseUse, MailboxEntry};
 use trellis::venue::agents::lifecycle::{AgentEditor, LifecycleError};
+use trellis::venue::ingress::{self, Arrival};
 use trellis::venue::jobs;
 
 async fn remove(venue: &TestVenue) -> Result<usize, LifecycleError> {

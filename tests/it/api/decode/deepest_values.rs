@@ -52,7 +52,7 @@ async fn the_deepest_input_goes_through_turns_children_and_results() {
         // The arguments of a call have one level more, the body of a submission too.
         let deepest = nested(VALUE_DEPTH - 1);
         let body = json!({"input": deepest, "sessionId": "s"}).to_string();
-        let submission = trellis::ingress::parse(body.as_bytes()).unwrap();
+        let submission = trellis::venue::ingress::parse(body.as_bytes()).unwrap();
         let submitted = venue.arrive("boss", "t1", true, submission).await;
         let job = venue.ended(&submitted.job.unwrap()).await;
         assert_eq!(job.status, JobStatus::Complete, "{:?}", job.result);

@@ -11,8 +11,8 @@ use trellis::domain::ids::{EventId, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::seal::{self, SubmissionAddress};
-use trellis::outbox;
 use trellis::store::{DocEffect, DocWrite, Expect, OutboxEntry, keys};
+use trellis::venue::outbox;
 
 const RULES: &str = r#"
 [[rule]]

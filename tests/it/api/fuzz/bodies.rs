@@ -40,7 +40,7 @@ pub fn target() -> Target<Check> {
 fn check(input: &str, _: &mut Random) -> Result<Verdict, String> {
     let mut refused = String::new();
     let mut accepted = false;
-    match trellis::ingress::parse(input.as_bytes()) {
+    match trellis::venue::ingress::parse(input.as_bytes()) {
         Ok(submission) => {
             accepted = true;
             submission_is_read_back(input, &submission)?;
@@ -87,7 +87,7 @@ fn submission_is_read_back(input: &str, submission: &Submission) -> Result<(), S
         return Err("it is not read back from the mailbox".to_owned());
     }
     let sent = serde_json::to_vec(&submission).map_err(|error| error.to_string())?;
-    if trellis::ingress::parse(&sent).as_ref() != Ok(submission) {
+    if trellis::venue::ingress::parse(&sent).as_ref() != Ok(submission) {
         return Err("it is not read back from the queue".to_owned());
     }
     Ok(())

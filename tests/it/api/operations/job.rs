@@ -64,7 +64,7 @@ async fn a_run_has_the_effect_of_its_operation() {
         };
         let nested = run("job/run", &run(operation, &input));
         let dispatch::ResolvedOperation { found, arguments, inner, .. } =
-            dispatch::resolve_call(&server.venue.catalog, "v/ops/grid/run", nested, false).unwrap();
+            dispatch::resolve_call(&server.venue.catalog.compiled_view(), "v/ops/grid/run", nested, false).unwrap();
         assert_eq!((found.spec.effect, arguments), (effect, input), "{operation}");
         assert_eq!(inner.as_deref(), Some(operation), "as it was written");
     }

@@ -8,14 +8,14 @@ use trellis::domain::agent::tool::DEFAULT_TOOLS;
 #[tokio::test(flavor = "multi_thread")]
 async fn every_default_tool_is_in_the_catalog() {
     let server = Server::start().await;
-    let catalog = &server.venue.catalog;
+    let catalog = server.venue.catalog.compiled_view();
     for path in DEFAULT_TOOLS {
-        assert_eq!(catalog.resolve(path).map(|found| found.spec.path), Some(path));
+        assert_eq!(catalog.resolve(path).map(|found| &*found.spec.path), Some(path));
     }
     let lattice = ["read", "write", "delete", "append", "list", "slice", "inspect", "copy", "count", "aggregate"];
     let aliases = lattice.iter().map(|verb| (format!("v/ops/covia/{verb}"), format!("v/ops/lattice/{verb}")));
     for (alias, path) in aliases.chain([("v/ops/grid/run".into(), "v/ops/job/run".into())]) {
-        assert_eq!(catalog.resolve(&alias).map(|found| found.spec.path), Some(path.as_str()), "{alias}");
+        assert_eq!(catalog.resolve(&alias).map(|found| &*found.spec.path), Some(path.as_str()), "{alias}");
     }
 }
 

@@ -6,6 +6,7 @@ mod job;
 mod json;
 mod lattice;
 mod pin;
+mod published;
 mod schema;
 
 use crate::support::http::Server;
@@ -41,11 +42,11 @@ fn sample(schema: &Value) -> Value {
 /// What decides whether `more_tools` finds an operation is what its calls need.
 #[test]
 fn operations_are_found_by_what_their_calls_need() {
-    let catalog = trellis::ops::catalog(true);
+    let catalog = trellis::ops::catalog(true).compiled_view();
     let free = Authority::without_limits();
     let mut checked = 0;
-    for found in catalog.operations().filter(|found| offers::find_obstacle(&free, found.spec.path).is_none()) {
-        let path = found.spec.path;
+    for found in catalog.operations().filter(|found| offers::find_obstacle(&free, found).is_none()) {
+        let path = &*found.spec.path;
         let call = dispatch::resolve_call(&catalog, path, sample(&found.spec.input), false);
         let Ok(needs) = call.and_then(|call| call.needs()) else { continue };
         let is_near = |place: &&str, need: &Need| covers(place, need.resource.as_str());

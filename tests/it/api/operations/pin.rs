@@ -65,6 +65,13 @@ then = { calls = [
 ] }
 
 [[rule]]
+when = { agent = "bound", turn = 1 }
+then = { calls = [
+    { tool = "job_run", arguments = { operation = "/local/me/v/ops/lattice/write", input = { path = "w/evil", value = 1 } } },
+    { tool = "job_run", arguments = { operation = "v/ops/lattice/write", input = { path = "w/evil", value = 2 } } },
+] }
+
+[[rule]]
 when = { agent = "clerk", prompt = "[Context: w/x]" }
 then = { text = "loaded" }
 
@@ -120,6 +127,19 @@ async fn a_pin_is_a_tool_and_an_entry_of_a_context() {
     assert_eq!(venue.record("clerk").await.config.tools.len(), 4, "what was configured stays");
     let kept = json!(venue.record("clerk").await.config.tools);
     assert_eq!(kept[0], "o/look");
+}
+
+#[tokio::test]
+async fn an_address_of_an_operation_evades_no_binding() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    venue.worker();
+    let bound = json!({"v/ops/lattice/write": {"path": "CONSTANT:w/good"}});
+    venue.agent("bound", json!({"tools": ["v/ops/job/run"], "defaultTools": false, "toolArgInjection": bound})).await;
+    let job = venue.run("bound", "t1", json!("go")).await;
+    let turns = venue.turns("bound", job.head.session.as_str()).await;
+    let outcomes: Vec<&str> = turns[0].calls.iter().map(|call| call.outcome.as_str()).collect();
+    assert_eq!(outcomes, ["unknown tool", "ok"]);
+    assert_eq!((venue.read("w/evil").await, venue.read("w/good").await), (None, Some(json!(2))));
 }
 
 /// A definition in Covia's form: the schema of a pin of its own, over that of `json/merge`.

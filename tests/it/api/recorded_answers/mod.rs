@@ -112,6 +112,8 @@ impl Masks {
             Value::String(text) => self.text(text).into(),
             Value::Number(number) if number.as_f64().is_some_and(|number| number >= 1e11) => "<time>".into(),
             Value::Array(all) => all.iter().map(|one| self.value(one)).collect(),
+            // What an embedded store takes on the disk.
+            Value::Object(all) if all.get("value").is_some_and(is_size) => self.value(&without_value(all)),
             Value::Object(all) => {
                 let one = |(key, value): (&String, &Value)| {
                     let is_own = value.is_number() && MEASURED.contains(&key.as_str());
@@ -125,8 +127,18 @@ impl Masks {
     }
 }
 
+fn is_size(value: &Value) -> bool {
+    value.as_str().and_then(|text| text.split_once(" bytes")).is_some_and(|(n, _)| n.parse::<u64>().is_ok())
+}
+
+fn without_value(setting: &Map<String, Value>) -> Value {
+    let mut setting = setting.clone();
+    setting.insert("value".to_owned(), "<measured>".into());
+    Value::Object(setting)
+}
+
 /// Keys of numbers that are measured.
-const MEASURED: [&str; 25] = [
+const MEASURED: [&str; 26] = [
     "took",
     "ms",
     "millis",
@@ -152,6 +164,7 @@ const MEASURED: [&str; 25] = [
     "first",
     "elapsed",
     "totalBytes",
+    "used",
 ];
 
 /// `2026-01-02T03:04:05.678Z` as `<time>`, and dates alone as `<day>`.

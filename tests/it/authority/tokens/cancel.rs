@@ -80,7 +80,7 @@ async fn a_cancel_in_the_queue_needs_a_seal_or_a_permitted_token() {
     let head = trellis::venue::jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap().head;
     venue
         .venue
-        .relay(&venue.owner, &[trellis::outbox::cancel_entry(&venue.venue.key, &venue.owner, &head, "enough")])
+        .relay(&venue.owner, &[trellis::venue::outbox::cancel_entry(&venue.venue.key, &venue.owner, &head, "enough")])
         .await;
     assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);
 }

@@ -9,22 +9,40 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::nats::NatsBus;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::venue::auth::signing::SigningKey;
 
 const LIMIT: Duration = Duration::from_mins(1);
+
+/// A venue that requires tokens, with an agent `clerk` of `acme/ann`, on a real queue.
+struct Site {
+    venue: TestVenue,
+    issuer: SigningKey,
+    /// First token of its subjects.
+    prefix: String,
+    _dir: tempfile::TempDir,
+}
+
+impl Site {
+    async fn start(url: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = nats::options(url);
+        let prefix = options.prefix.clone();
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        let bus = NatsBus::open(&options).await.unwrap();
+        let rules = "[[rule]]\nthen = { text = \"done\" }\n";
+        let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), rules).await;
+        let (issuer, auth) = issuer(dir.path());
+        (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), auth);
+        venue.worker();
+        venue.agent("clerk", json!({})).await;
+        Self { venue, issuer, prefix, _dir: dir }
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_answer_goes_where_its_sender_may_not_read() {
     let Some(url) = nats::shared() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let options = nats::options(&url);
-    let prefix = options.prefix.clone();
-    let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = NatsBus::open(&options).await.unwrap();
-    let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), "[[rule]]\nthen = { text = \"done\" }\n").await;
-    let (issuer, auth) = issuer(dir.path());
-    (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), auth);
-    venue.worker();
-    venue.agent("clerk", json!({})).await;
+    let Site { venue, issuer, prefix, _dir } = Site::start(&url).await;
     let client = async_nats::connect(&url).await.unwrap();
     let context = async_nats::jetstream::new(client.clone());
     // Everybody's, another user's, and one that is no inbox at all.
@@ -74,4 +92,37 @@ async fn no_answer_goes_where_its_sender_may_not_read() {
     assert_eq!(jobs.len(), 1, "only the one that says an inbox of its own: {jobs:?}");
     let wrong = tokio::time::timeout(Duration::from_millis(500), heard.next()).await;
     assert!(wrong.is_err(), "{wrong:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_about_an_unseen_job_tells_nothing() {
+    let Some(url) = nats::shared() else { return };
+    let Site { venue, issuer, prefix, _dir } = Site::start(&url).await;
+    let job = venue.submit("clerk", "t1", json!("go")).await.job.unwrap();
+    venue.ended(&job).await;
+    let client = async_nats::connect(&url).await.unwrap();
+    let ask = async |rights: &Value, id: &str| {
+        let mut headers = async_nats::HeaderMap::new();
+        headers.insert("Authorization", format!("Bearer {}", token(&issuer, "acme/ann", rights)));
+        for n in 0..600 {
+            let own = format!("trellis.reply.acme.ann.{prefix}.{id}.{n}");
+            let mut answers = client.subscribe(own.clone()).await.unwrap();
+            let (subject, body) = (format!("{prefix}.ask.acme.ann"), id.to_owned().into());
+            client.publish_with_reply_and_headers(subject, own, headers.clone(), body).await.unwrap();
+            // While the worker doesn't listen yet, the server answers without a payload.
+            match tokio::time::timeout(Duration::from_secs(5), answers.next()).await {
+                Ok(Some(answer)) if !answer.payload.is_empty() => {
+                    return serde_json::from_slice::<Value>(&answer.payload).unwrap();
+                }
+                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+        panic!("no answer about `{id}`");
+    };
+    let seen = ask(&json!({}), "t1").await;
+    assert_eq!((&seen["status"], &seen["job"]), (&json!("COMPLETE"), &json!(job)), "{seen}");
+    let narrow = json!({"att": [{"with": "g/other", "can": "agent/request"}]});
+    let unknown = ask(&narrow, "never-sent").await;
+    assert_eq!(unknown["status"], "PENDING", "{unknown}");
+    assert_eq!(ask(&narrow, "t1").await, unknown);
 }

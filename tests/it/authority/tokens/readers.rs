@@ -219,6 +219,17 @@ async fn what_is_asked(site: Site) {
         let shown = site.send(Method::GET, path, &approver, &Value::Null).await.body(200).to_string();
         assert!(shown.contains("pin4711"), "who decides on it sees it: {shown}");
     }
+    // Who may not list approvals is not told that there is this one.
+    let stranger = site.token(&json!([{"with": "w", "can": "crud"}]));
+    let (id, unknown) = (items["items"][0]["id"].as_str().unwrap(), "0".repeat(32));
+    for body in [json!({"approve": {}}), json!({"reject": {}}), json!({"answers": {"a": 1}})] {
+        let post =
+            async |id: &str, token: &str| site.send(Method::POST, &format!("approvals/{id}"), token, &body).await;
+        let [answer, other] =
+            [post(id, &stranger).await, post(&unknown, &stranger).await].map(|answer| answer.body(404));
+        assert_eq!(answer.to_string().replace(id, &unknown), other.to_string(), "{body}");
+        post(id, &reader).await.is_problem(403, "job/approve");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

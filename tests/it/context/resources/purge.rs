@@ -19,9 +19,11 @@ use trellis::domain::unknown_fields::UnknownFields;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{Doc, DocKey, DocPage, DocWrite, DocumentStore, Layer, Store, StoreError, Window};
 use trellis::venue::dead_letters;
+use trellis::venue::jobs;
 use trellis::venue::operation::{Caller, OpError};
 use trellis::venue::resources::purge::count_stored;
 use trellis::venue::timers;
+use trellis::venue::upkeep::retention::{self, DeletionOutcome};
 
 async fn operate(site: &Site, operator: bool, verb: &str, arguments: Value) -> Result<Value, OpError> {
     let venue = &site.venue.venue;
@@ -137,6 +139,40 @@ fn granted(namespace: &str) -> Submission {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_waiting_task_keeps_its_input_until_it_is_deleted() {
+    let site = Site::new().await.clerk(writable()).await;
+    let (venue, owner) = (&site.venue.venue, &site.venue.owner);
+    site.venue.agent("idle", json!({"model": {"provider": "scripted", "name": "never"}})).await;
+    let mut waiting = Vec::new();
+    for id in ["one", "two"] {
+        let session_id = Some("s".parse().unwrap());
+        let submission = Submission { input: json!("secret-of-a waits"), session_id, ..granted("app/user/a") };
+        waiting.push(site.venue.arrive("idle", id, true, submission).await.job.unwrap());
+    }
+    let purge = async || operate(&site, true, "purge", json!({"namespace": "app/user/a"})).await.unwrap();
+    purge().await;
+    assert!(!holding(&site, "secret-of-a").await.is_empty(), "it is still to be worked on");
+    // As the guide says: cancel, delete, purge.
+    for job in &waiting {
+        jobs::cancel(venue, owner, job, None).await.unwrap();
+    }
+    for id in &waiting {
+        let job = jobs::get(venue, owner, id).await.unwrap().unwrap();
+        let mut deleted = DeletionOutcome::InMailbox;
+        for _ in 0..1_200 {
+            deleted = retention::delete(venue, owner, &job).await.unwrap();
+            if deleted != DeletionOutcome::InMailbox {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(deleted, DeletionOutcome::Done);
+    }
+    purge().await;
+    assert_eq!(holding(&site, "secret-of-a").await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
     let Some(site) = Site::over(Backend::Embedded).await else { return };
     let site = site.clerk(writable()).await;
@@ -155,7 +191,7 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
             catch_up: CatchUpPolicy::default(),
             overlap: OverlapPolicy::default(),
         };
-        trellis::ingress::timers::set(venue, owner, &timer).await.unwrap();
+        trellis::venue::ingress::timers::set(venue, owner, &timer).await.unwrap();
         let job = JobId::new(&format!("{nth:032x}")).unwrap();
         let mut event =
             Event::new("e".parse().unwrap(), venue.now(), Payload::Task { job: job.clone(), input: json!("x") });
@@ -179,7 +215,7 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
     assert_eq!(left.iter().map(|timer| timer.id.clone()).collect::<Vec<_>>(), [TimerId::from_text("app/user/b")]);
     let left = dead_letters::list(venue, owner, 0, 9).await.unwrap().items;
     assert_eq!(left.iter().map(|letter| letter.job.as_str()).collect::<Vec<_>>(), [format!("{:032x}", 2)]);
-    assert!(!trellis::ingress::timers::fire_due(venue, owner).await.unwrap().more);
+    assert!(!trellis::venue::ingress::timers::fire_due(venue, owner).await.unwrap().more);
 }
 
 /// Counts the documents that are looked at.

@@ -208,7 +208,7 @@ impl Office {
 
     /// Nothing is missing in the books.
     async fn books_are_closed(&self) {
-        let books = trellis::upkeep::audit::audit_owner(&self.venue.venue, &self.venue.owner).await.unwrap();
+        let books = trellis::venue::upkeep::audit::audit_owner(&self.venue.venue, &self.venue.owner).await.unwrap();
         assert_eq!(books.unaccounted, 0, "{:?}", books.missing);
     }
 

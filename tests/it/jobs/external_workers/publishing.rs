@@ -281,5 +281,5 @@ async fn a_job_that_nobody_watches_is_missed_by_the_audit() {
     let place = office.keys(keys::OUTBOUND_DUE).await.pop().unwrap();
     let write = DocWrite { key: place, expect: Expect::Any, change: DocEffect::Delete };
     venue.store.write(venue.now(), owner, &[write]).await.unwrap();
-    assert_eq!(trellis::upkeep::audit::audit_owner(venue, owner).await.unwrap().unaccounted, 1);
+    assert_eq!(trellis::venue::upkeep::audit::audit_owner(venue, owner).await.unwrap().unaccounted, 1);
 }

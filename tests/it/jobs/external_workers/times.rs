@@ -106,7 +106,7 @@ async fn deleting_a_job_deletes_all_its_records() {
     office.venue.ended(&clerks).await;
     office.venue.venue.clock.advance(Duration::from_hours(24 * 40));
     let rules = trellis::domain::retention::RetentionRules::default();
-    let janitor = trellis::upkeep::retention::Janitor::new(rules);
+    let janitor = trellis::venue::upkeep::retention::Janitor::new(rules);
     for _ in 0..3 {
         janitor.tidy_step(&office.venue.venue, &office.venue.owner).await.unwrap();
     }

@@ -16,9 +16,9 @@ use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::keys;
-use trellis::upkeep::audit;
 use trellis::venue::jobs;
 use trellis::venue::operation_jobs::{self, InvokedAdmission};
+use trellis::venue::upkeep::audit;
 
 /// The head of an operation's job, and its record.
 fn ordered(venue: &TestVenue, op: &str, input: &Value) -> (JobHead, InvokedOperation) {

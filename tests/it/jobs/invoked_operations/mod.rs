@@ -17,10 +17,10 @@ use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::limits::INVOKED_OPEN;
 use trellis::process::clock::Clock;
 use trellis::store::{DocEffect, DocWrite, Expect, keys};
-use trellis::upkeep::audit;
-use trellis::upkeep::retention;
 use trellis::venue::operation_jobs::{self, RunTerms};
 use trellis::venue::policy;
+use trellis::venue::upkeep::audit;
+use trellis::venue::upkeep::retention;
 
 const RULES: &str = "[[rule]]\nthen = { text = \"heard: {{input}}\", delay_ms = 200 }\n";
 

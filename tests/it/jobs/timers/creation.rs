@@ -70,6 +70,16 @@ async fn a_timer_needs_the_rights_of_its_request() {
     assert!(call_as(&venue.venue, &reader, None, "v/ops/timer/cancel", cancel.clone()).await.is_err());
     let kept = get(&venue, &id).await;
     assert!(kept.is_active());
+    // Who may not read the agent is not told that there is such a timer.
+    let stranger = holding(&["agent/request"]);
+    for (path, key) in [("timer/cancel", "timer"), ("scheduler/cancel", "handle"), ("scheduler/trigger", "handle")] {
+        let unknown = "ab".repeat(16);
+        let [answer, other] = [id.to_string(), unknown.clone()].map(|id| json!({key: id}));
+        let answer = call_as(&venue.venue, &stranger, None, &format!("v/ops/{path}"), answer).await;
+        let other = call_as(&venue.venue, &stranger, None, &format!("v/ops/{path}"), other).await;
+        assert_eq!(format!("{answer:?}").replace(&id.to_string(), &unknown), format!("{other:?}"), "{path}");
+        assert!(get(&venue, &id).await.is_active(), "{path}");
+    }
     // It acts under no more than its setter had.
     assert!(kept.submission.envelope.bound.permits("crud/read", on("w/x")).is_err());
     assert!(call_as(&venue.venue, &holding(&["agent/trigger"]), None, "v/ops/timer/cancel", cancel).await.is_ok());

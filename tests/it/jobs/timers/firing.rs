@@ -58,7 +58,7 @@ async fn processes_that_fire_at_the_same_moment_fire_once(on: On) {
     let id = set(&venue, json!({"every": "10s", "catchUp": "all"})).await;
     for round in 1..=10_u64 {
         venue.venue.clock.advance(TEN * 3);
-        let firing = (0..8).map(|_| trellis::ingress::timers::fire_due(&venue.venue, &venue.owner));
+        let firing = (0..8).map(|_| trellis::venue::ingress::timers::fire_due(&venue.venue, &venue.owner));
         for fired in join_all(firing).await {
             assert!(!fired.unwrap().more);
         }
@@ -118,7 +118,7 @@ async fn a_crash_at_any_write_of_a_fire_is_one_fire(on: On) {
                 venue.venue.clock.advance(TEN);
                 let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::From { n: call, at });
                 let dying = over(&venue, faulty.clone());
-                let died = trellis::ingress::timers::fire_due(&dying, &venue.owner).await;
+                let died = trellis::venue::ingress::timers::fire_due(&dying, &venue.owner).await;
                 hit |= died.is_err();
                 // Another process goes on, later.
                 pass(&venue, Duration::from_secs(3)).await;
@@ -147,7 +147,7 @@ async fn a_fire_sent_before_a_crash_counts_however_late_it_is_seen(on: On) {
             venue.venue.clock.advance(Duration::from_hours(1));
             let plan = FaultPlan::From { n: call, at: FaultAt::Before };
             let dying = over(&venue, FaultyStore::new(Arc::clone(&venue.venue.store), plan));
-            let _ = trellis::ingress::timers::fire_due(&dying, &venue.owner).await;
+            let _ = trellis::venue::ingress::timers::fire_due(&dying, &venue.owner).await;
             // It is looked at again when its time has long passed.
             pass(&venue, Duration::from_mins(30)).await;
             let timer = get(&venue, &id).await;

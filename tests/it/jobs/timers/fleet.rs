@@ -13,8 +13,8 @@ use trellis::bus::nats::NatsBus;
 use trellis::domain::job::JobStatus;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{TimerId, TimerPhase};
-use trellis::ingress::timers::AlarmOutcome;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::venue::ingress::timers::AlarmOutcome;
 
 /// A venue over the shared Redis and this NATS, by the system's clock, whose workers sweep once; with
 /// the agent `a`. `None` without a server.
@@ -120,7 +120,7 @@ async fn an_alarm_counts_only_for_the_timer_that_is_in_the_store() {
     };
     let due = get(&venue, &hour).await.due;
     let now = venue.venue.now();
-    let ring = async |alarm: &Alarm| trellis::ingress::timers::fire_alarm(&venue.venue, alarm).await.unwrap();
+    let ring = async |alarm: &Alarm| trellis::venue::ingress::timers::fire_alarm(&venue.venue, alarm).await.unwrap();
     let stale = [
         of(&TimerId::from_text("nobody's"), 1, now),
         of(&cancelled, 1, now),

@@ -64,7 +64,7 @@ async fn get(venue: &TestVenue, id: &TimerId) -> Timer {
 /// Moves the clock and fires what is due.
 async fn pass(venue: &TestVenue, time: Duration) {
     venue.venue.clock.advance(time);
-    while trellis::ingress::timers::fire_due(&venue.venue, &venue.owner).await.unwrap().more {}
+    while trellis::venue::ingress::timers::fire_due(&venue.venue, &venue.owner).await.unwrap().more {}
 }
 
 /// All jobs, the newest first.

@@ -19,9 +19,9 @@ use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{DocKey, DocWrite, Store, keys};
-use trellis::upkeep::audit;
-use trellis::upkeep::retention::Janitor;
 use trellis::venue::approvals;
+use trellis::venue::upkeep::audit;
+use trellis::venue::upkeep::retention::Janitor;
 
 const RULES: &str = r#"
 [[rule]]

@@ -9,9 +9,9 @@ use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::principal::Principal;
-use trellis::ingress::{Arrival, submit};
 use trellis::process::clock::Clock;
 use trellis::venue::approvals;
+use trellis::venue::ingress::{Arrival, submit};
 use trellis::venue::operation::Caller;
 
 const RULES: &str = r#"

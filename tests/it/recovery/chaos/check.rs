@@ -17,8 +17,8 @@ use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
 use trellis::process::retry::{AttemptFailure, RetryPolicy, retry};
 use trellis::store::keys;
-use trellis::upkeep::audit;
 use trellis::venue::Venue;
+use trellis::venue::upkeep::audit;
 use trellis::venue::workspace::Workspace;
 
 /// Elections of clusters are over by then.

@@ -87,7 +87,7 @@ async fn fleet(name: &str, site: impl AsyncFnOnce(&Path, usize, usize) -> Option
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_under_kills_loses_nothing_and_repeats_nothing() {
-    fleet("fleet", Site::servers, plan(3, 14)).await;
+    Box::pin(fleet("fleet", Site::servers, plan(3, 14))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn a_fleet_on_clusters_loses_and_repeats_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_that_is_cut_off_loses_nothing_and_repeats_nothing() {
-    fleet("cut off", Site::cut_off, plan(3, 20)).await;
+    Box::pin(fleet("cut off", Site::cut_off, plan(3, 20))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

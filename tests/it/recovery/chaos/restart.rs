@@ -16,7 +16,7 @@ use trellis::bus::nats::NatsBus;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::upkeep::audit;
+use trellis::venue::upkeep::audit;
 
 /// So many that some are unfinished whenever somebody looks whether a few are finished.
 const TASKS_END: usize = 150;

@@ -2,8 +2,8 @@
 
 use super::*;
 use trellis::domain::dead::DeadLetter;
-use trellis::ingress::redrive::redrive;
 use trellis::venue::dead_letters;
+use trellis::venue::ingress::redrive::redrive;
 use trellis::view::dead::DeadLetterView;
 
 /// Five workers die in a row at the first call of this method; the sixth lives.

@@ -11,9 +11,9 @@ use trellis::domain::retention::RetentionRules;
 use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
-use trellis::upkeep::audit::{self, AuditWatch};
-use trellis::upkeep::retention::Janitor;
 use trellis::venue::jobs;
+use trellis::venue::upkeep::audit::{self, AuditWatch};
+use trellis::venue::upkeep::retention::Janitor;
 
 const START: Millis = Millis(1_767_225_600_000);
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";

@@ -16,7 +16,7 @@ use trellis::process::clock::Clock;
 use trellis::store::StoreError;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::upkeep::audit::{self, AuditError};
+use trellis::venue::upkeep::audit::{self, AuditError};
 
 /// Cases at a time: mostly they wait.
 const AT_ONCE: usize = 10;

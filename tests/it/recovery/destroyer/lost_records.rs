@@ -15,7 +15,7 @@ use trellis::domain::shard::Share;
 use trellis::process::clock::Clock;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{DocEffect, DocWrite, EventKind, Expect, SessionSnapshot, SetSessionOutcome, Store, keys};
-use trellis::upkeep::audit::{self, AuditWatch};
+use trellis::venue::upkeep::audit::{self, AuditWatch};
 use trellis::venue::{jobs, policy};
 use trellis::view::audit::RepairView;
 

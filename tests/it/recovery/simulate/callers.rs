@@ -20,7 +20,7 @@ use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::principal::Principal;
 use trellis::domain::timer::TimerId;
-use trellis::ingress::{self, Arrival, SubmitError};
+use trellis::venue::ingress::{self, Arrival, SubmitError};
 use trellis::venue::operation::Caller;
 use trellis::venue::{approvals, jobs, timers};
 

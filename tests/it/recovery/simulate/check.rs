@@ -17,8 +17,8 @@ use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
 use trellis::domain::timer::{Timer, TimerId};
 use trellis::store::keys;
-use trellis::upkeep::audit;
 use trellis::venue::timers;
+use trellis::venue::upkeep::audit;
 use trellis::venue::workspace::Workspace;
 
 /// Everything that is there is read at once.

@@ -27,13 +27,13 @@ use trellis::process::telemetry::Metrics;
 use trellis::store::Store;
 use trellis::store::ack_log::AckLogStore;
 use trellis::store::patient::PatientStore;
-use trellis::upkeep::audit::losses;
 use trellis::venue::Venue;
 use trellis::venue::auth::Auth;
 use trellis::venue::context::PromptCache;
 use trellis::venue::history::History;
 use trellis::venue::rates::RateSettings;
 use trellis::venue::secrets::Vault;
+use trellis::venue::upkeep::audit::losses;
 use trellis::worker::{self, WorkerOptions};
 
 use super::simulated_agents::RULES;

@@ -1,9 +1,10 @@
 //! A fleet in one thread on a simulated clock: real workers over a store, a queue and a model that fail by a seed.
 //!
 //! Everything that happens is a function of the seed. The runtime has one thread and paused time, so that a sleep is over
-//! as soon as nothing else runs; all clocks are [`Clock::timers`](trellis::process::clock::Clock::timers), each with its
-//! own error. What chance there is (waits on ways, what is lost, what is sent and when) comes from dice of the seed; the
-//! product's own chance is its ids of leases, which name nothing that the trace shows, and jitter, which is 0 here.
+//! as soon as nothing else runs; all clocks are [`Clock::from_timers`](trellis::process::clock::Clock::from_timers),
+//! each with its own error. What chance there is (waits on ways, what is lost, what is sent and when) comes from dice of
+//! the seed; the product's own chance is its ids of leases, which name nothing that the trace shows, and jitter, which
+//! is 0 here.
 //!
 //! ```text
 //! callers ──┐                       ┌─▶ FarStore ─▶ ServerStore ─▶ EmbeddedStore in memory

@@ -12,8 +12,8 @@ use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::message::BusMessage;
 use trellis::domain::session::TurnRecord;
 use trellis::store::keys;
-use trellis::upkeep::audit;
 use trellis::venue::timers;
+use trellis::venue::upkeep::audit;
 
 /// Everything that is there is read at once.
 const MANY: usize = 100_000;

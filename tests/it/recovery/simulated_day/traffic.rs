@@ -15,11 +15,11 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, EventId, JobId};
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::time::Millis;
-use trellis::ingress::{self, Arrival, SubmitError};
 use trellis::store::faulty::{FaultAt, FaultPlan};
 use trellis::venue::agents;
 use trellis::venue::agents::lifecycle::{self, AgentEditor};
 use trellis::venue::approvals;
+use trellis::venue::ingress::{self, Arrival, SubmitError};
 use trellis::venue::jobs;
 use trellis::venue::operation::Caller;
 

@@ -20,9 +20,9 @@ use trellis::store::{
     HistoryCheck, Intake, JobFinish, LeaseOutcome, LeaseRequest, LeaseUse, NewEvent, NewJob, SessionSnapshot,
     SetSessionOutcome, Store, WriteOutcome, keys,
 };
-use trellis::upkeep::audit;
 use trellis::venue::history::History;
 use trellis::venue::load_or_make_key;
+use trellis::venue::upkeep::audit;
 
 pub(super) fn owner() -> Owner {
     "acme/ada".parse().unwrap()

@@ -68,7 +68,7 @@ fn check_content(message: &Value, at: usize) -> Verdict {
 /// The ids of a message's calls.
 fn check_assistant(message: &Value, at: usize) -> Result<Vec<&str>, String> {
     let calls = list(message, "tool_calls");
-    // A widely quoted text of the API; as in `strict.py`.
+    // A widely quoted text of the API.
     ensure(!calls.is_empty() || message.get("tool_calls").is_none_or(Value::is_null), || {
         format!(
             "Invalid 'messages[{at}].tool_calls': empty array. Expected an array with minimum length 1, but got an empty array instead."

@@ -97,7 +97,7 @@ fn largest_circle(readings: &[Reading]) -> Vec<String> {
 }
 
 pub fn largest(readings: &[Reading]) -> Figure {
-    Figure::new("files in the largest circle of files", 61, 4, largest_circle(readings))
+    Figure::new("files in the largest circle of files", 4, 4, largest_circle(readings))
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub fn long_paragraphs() -> Figure {
         let long = paragraphs(&text).into_iter().filter(|(_, words)| *words > WORDS);
         places.extend(long.map(|(line, words)| format!("{name}:{line}: {words} words")));
     }
-    Figure::new("paragraphs of the guide of more than 90 words", 6, 0, places)
+    Figure::new("paragraphs of the guide of more than 90 words", 0, 0, places)
 }
 
 #[test]

@@ -249,6 +249,9 @@ impl<'ast> Visit<'ast> for Reader {
         }
     }
 
+    /// Where an item may be seen from is no use of that place.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         self.found.paths.push(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         visit::visit_path(self, path);

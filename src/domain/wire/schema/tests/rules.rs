@@ -1,4 +1,4 @@
-//! What the providers refuse, rule by rule from public error texts (`strict-models/strict.py`, and the reports named).
+//! What the providers refuse, rule by rule from public error texts (the reports are named).
 
 use super::super::keys::is_legal;
 use crate::wire::dialect::SchemaSubset;

@@ -330,9 +330,9 @@ fn operation(call: &str) -> Option<String> {
 
 #[test]
 fn each_operation_that_changes_something_has_a_row() {
-    let catalog = trellis::ops::catalog(false);
+    let catalog = trellis::ops::catalog(false).compiled_view();
     let changes = catalog.operations().filter(|found| found.spec.effect != Effect::Read);
-    let changes: BTreeSet<_> = changes.map(|found| found.spec.path.to_owned()).collect();
+    let changes: BTreeSet<_> = changes.map(|found| found.spec.path.to_string()).collect();
     let rows = ROWS.iter().filter_map(|row| operation(row.change));
     for (path, name) in ELSEWHERE {
         assert!(ROWS.iter().any(|row| row.name == name), "{path}: no row `{name}`");

@@ -1,0 +1,13 @@
+//! Warnings about abilities of capabilities that a command line grants.
+
+use super::output::note;
+use crate::domain::authority::ability::unknown_ability;
+use serde_json::Value;
+
+/// Notes on stderr each ability of these capabilities that nothing needs. A venue of another build may know it.
+pub(crate) fn note_unknown(option: &str, caps: &[Value]) {
+    let abilities = caps.iter().filter_map(|cap| cap.get("can")?.as_str());
+    for warning in abilities.filter_map(|can| unknown_ability(option, can)) {
+        note(&format!("warning: {warning}"));
+    }
+}

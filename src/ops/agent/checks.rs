@@ -1,0 +1,29 @@
+//! What operations of agents check in the same way.
+
+use crate::domain::agent::AgentRecord;
+use crate::domain::authority::HIDDEN;
+use crate::domain::ids::AgentId;
+use crate::venue::agents;
+use crate::venue::operation::{Invocation, OpError};
+
+/// Makes the error of an agent that doesn't exist.
+pub(crate) fn no_agent(id: &AgentId) -> OpError {
+    OpError::NotFound(format!("no agent `{id}`"))
+}
+
+/// Returns the agent that a call names.
+pub(crate) async fn find_existing(call: &Invocation<'_>, id: &AgentId) -> Result<AgentRecord, OpError> {
+    let known = agents::get(call.venue, &call.caller.owner, id).await?;
+    known.map(|(record, _)| record).ok_or_else(|| no_agent(id))
+}
+
+/// Refuses a turn that may not see the values which are filled in for it: an agent that it makes or changes could see
+/// them, and so could the prompt of another.
+pub(crate) fn check_hides_nothing(call: &Invocation<'_>) -> Result<(), OpError> {
+    if !call.caller.envelope.hides_values {
+        return Ok(());
+    }
+    Err(OpError::Denied(format!(
+        "Capability denied: the values of `{HIDDEN}` are filled in for this agent and not shown to it, so that it makes and          changes no agents and looks at no prompt of one; that takes a capability that names `{HIDDEN}`. Retrying the same          call will not help."
+    )))
+}
