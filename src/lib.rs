@@ -52,9 +52,8 @@
 //! | dead letter | [`DeadLetter`](domain::dead::DeadLetter): a task that killed too many workers |
 
 pub use trellis_domain as domain;
+pub use trellis_platform::{bus, config, process, store};
 
-pub mod bus;
-pub mod store;
 pub mod worker;
 pub mod model;
 pub mod ops;
@@ -67,5 +66,3 @@ pub mod cli;
 pub mod bench;
 
 pub mod app;
-pub mod config;
-pub mod process;

@@ -21,9 +21,13 @@ const USES: [(&str, &[&str]); 14] = [
     ("cli", &["domain", "view", "config", "process", "store", "bus", "venue", "model", "http", "app", "bench"]),
 ];
 
+/// Modules of the crate `platform`, which the crate above has under the same names.
+const PLATFORM: [&str; 4] = ["config", "process", "store", "bus"];
+
 /// The module at the top that a file is of; `None`: it is the crate's root or no part of the crate.
 fn module_of(source: &Source) -> Option<&str> {
     let path = source.path.strip_prefix("src/")?;
+    let path = path.strip_prefix("platform/").unwrap_or(path);
     let top = path.split('/').next()?;
     let name = top.strip_suffix(".rs").unwrap_or(top);
     (!matches!(name, "lib" | "main")).then_some(name)
@@ -78,7 +82,8 @@ fn the_table_has_no_circle() {
 /// Paths `crate::<module>::<child>` and, in files right below the module, `super::<child>`: which children of a module
 /// use which, each with a place.
 fn children_used(module: &str, all: &[Source]) -> BTreeMap<(String, String), String> {
-    let folder = if module == "domain" { "src/domain/".to_owned() } else { format!("src/{module}/") };
+    let parent = if PLATFORM.contains(&module) { "src/platform" } else { "src" };
+    let folder = format!("{parent}/{module}/");
     let root = if module == "domain" { String::new() } else { format!("{module}::") };
     let mut found = BTreeMap::new();
     for source in all {

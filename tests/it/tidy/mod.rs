@@ -41,35 +41,35 @@ const IN_MEMORY: [(&str, &str, &str); 1] =
 
 /// Concrete backends, and where they may be named besides `src/app.rs`.
 const BACKENDS: [(&str, &[&str]); 4] = [
-    ("RedisStore", &["src/store/redis"]),
-    ("EmbeddedStore", &["src/store/embedded", "src/bus/embedded"]),
-    ("NatsBus", &["src/bus/nats"]),
-    ("EmbeddedBus", &["src/bus/embedded"]),
+    ("RedisStore", &["src/platform/store/redis"]),
+    ("EmbeddedStore", &["src/platform/store/embedded", "src/platform/bus/embedded"]),
+    ("NatsBus", &["src/platform/bus/nats"]),
+    ("EmbeddedBus", &["src/platform/bus/embedded"]),
 ];
 
 /// Where the machine may be asked for the time, and why there.
 const TIME_AT: [(&str, &str); 12] = [
-    ("src/process/clock.rs", "it is the clock"),
+    ("src/platform/process/clock.rs", "it is the clock"),
     ("src/main.rs", "a command's own time"),
     ("src/cli/", "a command's own time"),
     ("src/bench/", "it measures the machine"),
-    ("src/bus/nats/", "limits of calls over the network, which nothing injected can hurry"),
-    ("src/bus/rights.rs", "how old a word of the server is, which nothing injected can renew"),
-    ("src/store/redis/attempts.rs", "limits of calls over the network, which nothing injected can hurry"),
-    ("src/store/redis/sentinel.rs", "how old an answer over the network is, which nothing injected can renew"),
-    ("src/store/embedded/clock.rs", "it finds out whether the injected clock was set, by one that can't be"),
-    ("src/process/retry.rs", "how long a connection has been tried, for the log"),
-    ("src/process/shutdown.rs", "the process ends in time though an injected clock stand still"),
+    ("src/platform/bus/nats/", "limits of calls over the network, which nothing injected can hurry"),
+    ("src/platform/bus/rights.rs", "how old a word of the server is, which nothing injected can renew"),
+    ("src/platform/store/redis/attempts.rs", "limits of calls over the network, which nothing injected can hurry"),
+    ("src/platform/store/redis/sentinel.rs", "how old an answer over the network is, which nothing injected can renew"),
+    ("src/platform/store/embedded/clock.rs", "it finds out whether the injected clock was set, by one that can't be"),
+    ("src/platform/process/retry.rs", "how long a connection has been tried, for the log"),
+    ("src/platform/process/shutdown.rs", "the process ends in time though an injected clock stand still"),
     ("src/http/sse.rs", "paces the looks at a job; each look decides by what the store says"),
 ];
 
 /// Who may choose the machine's clock; everybody else is given one.
 const CLOCK_AT: [&str; 7] = [
-    "src/store/embedded/reclaim.rs",
-    "src/store/embedded/clock.rs",
-    "src/process/clock.rs",
+    "src/platform/store/embedded/reclaim.rs",
+    "src/platform/store/embedded/clock.rs",
+    "src/platform/process/clock.rs",
     "src/app.rs",
-    "src/bus/nats/connect.rs",
+    "src/platform/bus/nats/connect.rs",
     "src/cli/",
     "src/bench/",
 ];
@@ -79,13 +79,13 @@ const PARSES: [(&str, &str); 15] = [
     ("src/domain/decode/", "it is the entrance"),
     ("src/domain/agent/schema.rs", "built in"),
     ("src/domain/context/record/", "written by the venue"),
-    ("src/bus/embedded", "written by the venue"),
-    ("src/store/embedded/", "written by the venue"),
-    ("src/bus/nats/alarms.rs", "written by the venue"),
+    ("src/platform/bus/embedded", "written by the venue"),
+    ("src/platform/store/embedded/", "written by the venue"),
+    ("src/platform/bus/nats/alarms.rs", "written by the venue"),
     ("src/venue/resources/memory.rs", "written by the venue"),
     ("src/venue/jobs/mod.rs", "written by the venue; a field that may be large stays text"),
     ("src/http/sse.rs", "written by the venue, for a client"),
-    ("src/config/", "reads key by key and names each"),
+    ("src/platform/config/", "reads key by key and names each"),
     ("src/model/rules.rs", "keeps TOML errors from showing a line of the file"),
     ("src/model/json5.rs", "single words"),
     ("src/model/mock_server/", "a server for tests"),
@@ -349,7 +349,7 @@ const LOOPS: [(&str, &str); 3] = [
 #[test]
 fn only_the_store_loops_over_versions_and_cursors() {
     let (mut violations, mut needed) = (Vec::new(), BTreeSet::new());
-    for source in sources().iter().filter(|source| !source.path.starts_with("src/store/")) {
+    for source in sources().iter().filter(|source| !source.path.starts_with("src/platform/store/")) {
         // Loops around the line, by how far they are indented.
         let mut loops: Vec<usize> = Vec::new();
         for (number, line) in source.code().filter(|(_, line)| !line.trim().is_empty()) {
@@ -416,9 +416,9 @@ fn errors_are_handled_outside_tests() {
 #[test]
 fn connections_are_retried_in_one_file() {
     let mut violations = Vec::new();
-    for source in sources().iter().filter(|source| source.path != "src/process/retry.rs") {
+    for source in sources().iter().filter(|source| source.path != "src/platform/process/retry.rs") {
         let uses = source.code().filter(|(_, line)| line.contains("backoff::"));
-        violations.extend(uses.map(|(number, _)| source.at(number, "`backoff` outside src/process/retry.rs")));
+        violations.extend(uses.map(|(number, _)| source.at(number, "`backoff` outside src/platform/process/retry.rs")));
     }
     report(&violations);
 }

@@ -1,8 +1,8 @@
 //! Kinds of records, as the tables of their layouts name them: what is in a store and in no table is a failure.
 
-const DOCUMENTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/keys.rs"));
-const REDIS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/redis/keyspace.rs"));
-const EMBEDDED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/embedded/layout.rs"));
+const DOCUMENTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/platform/store/keys.rs"));
+const REDIS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/platform/store/redis/keyspace.rs"));
+const EMBEDDED: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/platform/store/embedded/layout.rs"));
 
 /// The rows of the first table of a file: its columns.
 fn table(file: &str) -> impl Iterator<Item = Vec<&str>> {

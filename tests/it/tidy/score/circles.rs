@@ -14,8 +14,8 @@ fn module_of(path: &str) -> ModulePath {
     if parts.last().is_some_and(|last| matches!(last.as_str(), "mod" | "lib" | "main")) {
         parts.pop();
     }
-    // The root of a crate has a name of its own: `domain` is one that lies in the folder of the other.
-    if parts.first().is_none_or(|first| first != "domain") {
+    // The root of a crate has a name of its own: `domain` and `platform` lie in the folder of the third.
+    if parts.first().is_none_or(|first| first != "domain" && first != "platform") {
         parts.insert(0, "trellis".to_owned());
     }
     parts

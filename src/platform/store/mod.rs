@@ -123,7 +123,7 @@ pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result
 }
 
 /// Returns the error for a document at `key` that can't be decoded.
-pub(crate) fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
+pub fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {error}") }
 }
 

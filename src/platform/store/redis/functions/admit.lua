@@ -17,7 +17,7 @@ local function is_busy(o, s)
   return false
 end
 
--- Returns the refusal if the event exceeds its owner's quota: the same as `NewEvent::adds` in src/store/types.rs.
+-- Returns the refusal if the event exceeds its owner's quota: the same as `NewEvent::adds` in src/platform/store/types.rs.
 local function event_over(o, s, event)
   local bytes = #event.body
   for _, job in ipairs(event.open) do
@@ -139,7 +139,7 @@ local function hand_out(o, now, s, lease, entries)
   local f = call('HMGET', session_key(o, s), 'state', 'reply')
   local calls = call('HGETALL', call_key(o, s))
   if #calls / 2 < number(o, s, 'calls') then
-    -- `LOST_CALLS` of src/store/types.rs.
+    -- `LOST_CALLS` of src/platform/store/types.rs.
     calls[#calls + 1] = '4294967294'
     calls[#calls + 1] = ''
   end

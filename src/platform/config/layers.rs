@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use toml::{Table, Value};
 
 /// Text of `config/default.toml`, built in.
-pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+pub const DEFAULTS: &str = include_str!("../../../config/default.toml");
 
 /// Prefix of the environment variables that are read.
 const ENV_PREFIX: &str = "TRELLIS__";

@@ -100,7 +100,7 @@ local function sweep(o, take, args, now)
   local ids, more_ids = overdue(o .. ':relay', now - grace, now, limit)
   purge(o, now, limit)
   local more = count_old(o) or more_due or more_ids
-  -- The first document under each of `SWEPT` in src/store/keys/marks.rs; most owners have none.
+  -- The first document under each of `SWEPT` in src/platform/store/keys/marks.rs; most owners have none.
   local first = {}
   for i = 1, (#args - 3) / 2 do
     first[i] = call('ZRANGEBYLEX', o .. ':keys', take(), take(), 'LIMIT', 0, 1)[1] or false
