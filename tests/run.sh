@@ -82,7 +82,7 @@ if ! complete; then
     complete || fail "what was installed into .tools/venv still can't be used: remove that folder and run this again"
 fi
 
-# Only tests of src/model need it: without Node.js they fail below, the others run.
+# Only tests/it/models/aimock needs it: without Node.js its tests fail below, the others run.
 aimock=.tools/node/node_modules/@copilotkit/aimock
 if ! grep -q "\"version\": \"$AIMOCK\"" "$aimock/package.json" 2>/dev/null; then
     if command -v npm >/dev/null; then

@@ -33,7 +33,7 @@
 //! | `i.due/<due>-<job>` | empty; invoked operations by the time at which they are due | with the record | as the record |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that ended too many workers, see `domain::dead` | the commit that drops it | as the job, or until it is redriven |
-//! | `key`, `key.copy` | 64 hexadecimal digits, the key that ids are derived from, and its copy, see [`crate::venue::load_or_make_key`]; in the venue's own owner only | the first process | for good |
+//! | `key`, `key.copy` | 64 hexadecimal digits, the key that ids are derived from, and its copy, see `load_or_make_key` of `venue`; in the venue's own owner only | the first process | for good |
 //! | `format` | JSON of the format of all documents, see `domain::format`; in the venue's own owner only | the first process of a newer build | for good |
 //! | `worker/<worker>` | JSON entry of the worker registry, see `domain::worker_registry`; in the venue's own owner only | workers, operators who tell one to leave | until the worker ends, or a day after its last report |
 //! | `epoch` | JSON of the store's last mark, see `domain::generation`; in the venue's own owner, and on a cluster in one owner of the venue per shard | workers | for good |
@@ -65,7 +65,7 @@
 //! | `cap/<date>/<user>` | JSON of what is spent under the cap of a user's day | workers, around model calls | 40 days, with retention |
 //! | `cap.of/<date>/<provider or model>` | JSON of what is spent under the cap of a model's day; in the venue's own owner only | workers, around model calls | 40 days, with retention |
 //! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |
-//! | `policy`, `policy.copy` | JSON policy: roots and revocations, and its copy, see [`crate::venue::policy`] | operators | for good |
+//! | `policy`, `policy.copy` | JSON policy: roots and revocations, and its copy, see `venue::policy` | operators | for good |
 //! | `erasures` | empty; written again after each erasure of turns | erasures | for good |
 //! | `quota` | line of the limits of this owner, decoded by the store itself, see `domain::quota` | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
