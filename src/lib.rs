@@ -16,7 +16,7 @@
 //! | beside the stages | |
 //! |---|---|
 //! | [`view`] | the answers of the API, one type each |
-//! | [`http`], [`cli`], [`bench`] | the API, the command line, measurements |
+//! | [`http`], [`cli`], [`bench`](mod@bench) | the API, the command line, measurements |
 //! | [`app`] | makes the parts of a process; it alone names concrete backends |
 //! | [`config`], [`process`] | settings; clock, log, retries, metrics and shutdown of a process |
 //!

@@ -59,10 +59,22 @@ pub fn init(log: &LogConfig) -> Result<(), LogInitError> {
 fn filter(level: &str) -> String {
     let directive = |part: &str| match part.trim().parse::<LevelFilter>() {
         Ok(level) => format!("trellis={level}"),
-        Err(_) => part.to_owned(),
+        Err(_) => platform_target(part.trim()),
     };
     let given = level.split(',').map(directive).collect::<Vec<_>>().join(",");
     format!("off,{LIBRARIES},{given}")
+}
+
+/// Returns a directive for `trellis::store` as one for `trellis_platform::store`, the crate that has it.
+fn platform_target(part: &str) -> String {
+    let is_of_platform = |rest: &&str| {
+        ["bus", "config", "process", "store"].iter().any(|module| {
+            let after = rest.strip_prefix(module);
+            after.is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+        })
+    };
+    let rest = part.strip_prefix("trellis::").filter(is_of_platform);
+    rest.map_or_else(|| part.to_owned(), |rest| format!("trellis_platform::{rest}"))
 }
 
 fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
@@ -195,7 +207,9 @@ mod tests {
             "no\\n2026-01-01T00:00:00Z ERROR trellis: all is lost\\r\\u{1b}[2J\\u{9b}1m\\u{202e}x\\u{2028}y\\u{0}";
         assert_eq!(lines.len(), 2, "{text}");
         assert!(
-            lines[0].ends_with(&format!(" WARN trellis::process::log::tests: it says: {shown} agent={shown} tries=3")),
+            lines[0].ends_with(&format!(
+                " WARN trellis_platform::process::log::tests: it says: {shown} agent={shown} tries=3"
+            )),
             "{text}"
         );
         assert!(!text.contains(|c: char| c.is_control() && c != '\n' || is_unseen(c)), "{text}");
@@ -219,15 +233,18 @@ mod tests {
             tracing::info!(target: "fjall::journal", "of each file");
             tracing::info!(target: "trellis::worker", "own");
             tracing::debug!(target: "trellis::worker", "deep");
+            tracing::debug!(target: "trellis_platform::store::redis", "deep in a store");
         };
         for (level, expected) in [
             ("info", "of a database, own"),
-            ("trace", "of a database, own, deep"),
+            ("trace", "of a database, own, deep, deep in a store"),
             ("warn", "of a database"),
             ("off", "of a database"),
             ("info,genai=error", "of a library, of a database, own"),
             ("info,fjall=info,trellis::worker=debug", "of a database, of each file, own, deep"),
             ("trellis::worker=info", "of a database, own"),
+            ("trellis::store=debug", "of a database, deep in a store"),
+            ("trellis::store_format=debug", "of a database"),
         ] {
             let text = written(LogFormat::Text, level, log);
             let said: Vec<&str> = text.lines().map(|line| line.rsplit(": ").next().unwrap()).collect();
