@@ -39,7 +39,12 @@ fn is_slip(given: &str, known: &str) -> bool {
 
 /// Returns the suggestion for the end of an error text, or an empty text.
 pub fn did_you_mean(given: &str, known: &[&str]) -> String {
-    nearest(given, known).map(|name| format!(", did you mean `{name}`")).unwrap_or_default()
+    suggestion(nearest(given, known))
+}
+
+/// Returns the suggestion of a name for the end of an error text, or an empty text without a name.
+pub fn suggestion(name: Option<&str>) -> String {
+    name.map(|name| format!(", did you mean `{name}`")).unwrap_or_default()
 }
 
 #[cfg(test)]

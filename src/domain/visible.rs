@@ -116,6 +116,14 @@ pub fn quote_foreign(text: &str) -> String {
     if rest.next().is_some() { shown + "…" } else { shown }
 }
 
+/// Returns names in backticks with commas between, or `none`.
+pub(crate) fn quote_names<T: AsRef<str>>(names: &[T]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{cut_error, first_hidden, is_secret_name, quote_foreign};

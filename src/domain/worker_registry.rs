@@ -3,6 +3,7 @@
 use crate::ids::Owner;
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
+use crate::visible::quote_names;
 use crate::wait::WaitReason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -187,19 +188,15 @@ pub enum DrainTargetError {
 }
 
 fn describe_live(names: &[String]) -> String {
-    if names.is_empty() { "no worker does".to_owned() } else { format!("those that do: {}", quote_each(names)) }
+    if names.is_empty() { "no worker does".to_owned() } else { format!("those that do: {}", quote_names(names)) }
 }
 
 fn describe_hosts(names: &[String]) -> String {
     if names.is_empty() {
         ", and none elsewhere".to_owned()
     } else {
-        format!("; there are some on {}", quote_each(names))
+        format!("; there are some on {}", quote_names(names))
     }
-}
-
-fn quote_each(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns names in order, each once.

@@ -21,7 +21,7 @@ use serde_json::Value;
 /// Rule that a configuration breaks; the text begins with the key.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 enum AgentConfigError {
-    /// A number that must be more than 0 is 0.
+    /// The number is below its least value, 1.
     #[error("`{key}`: expected at least {least}, got 0")]
     Zero {
         /// Key of the number.

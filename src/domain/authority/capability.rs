@@ -1,6 +1,7 @@
 //! One capability: an ability on everything under a path.
 
-use crate::visible::{self, first_hidden};
+use crate::lattice::PathRule;
+use crate::visible::first_hidden;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -63,22 +64,13 @@ pub enum CapabilityTargetError {
         /// Bytes of the path.
         found: usize,
     },
-    /// The path has control characters.
-    #[error("control characters are not allowed")]
-    Control,
-    /// The path has characters that can't be seen.
-    #[error("{}", visible::RULE)]
-    Hidden,
-    /// The path is in another normalisation form.
-    #[error("expected Unicode normalisation form C")]
-    Unnormalised,
+    /// The path breaks a rule of all paths.
+    #[error(transparent)]
+    Path(#[from] PathRule),
     /// The address has no scheme or no host.
     #[error("expected a host after the scheme")]
     NoHost,
-    /// The path has an empty segment.
-    #[error("empty segment")]
-    EmptySegment,
-    /// The path has a segment that no name may have.
+    /// The path has a segment `.`, `..` or `*`.
     #[error("segment `{segment}` is not allowed")]
     Segment {
         /// Segment of the path.
@@ -146,13 +138,13 @@ fn check_with(with: &str) -> Result<(), CapabilityTargetError> {
         return Err(CapabilityTargetError::TooLong { found: with.len() });
     }
     if with.chars().any(char::is_control) {
-        return Err(CapabilityTargetError::Control);
+        return Err(PathRule::ControlCharacter.into());
     }
     if first_hidden(with).is_some() {
-        return Err(CapabilityTargetError::Hidden);
+        return Err(PathRule::HiddenCharacter.into());
     }
     if !is_nfc(with) {
-        return Err(CapabilityTargetError::Unnormalised);
+        return Err(PathRule::NotNormalised.into());
     }
     let (scheme, rest) = with.split_once("://").map_or((None, with), |(scheme, rest)| (Some(scheme), rest));
     let is_scheme = |scheme: &str| !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric());
@@ -165,7 +157,7 @@ fn check_with(with: &str) -> Result<(), CapabilityTargetError> {
     }
     match rest.split('/').find(|segment| segment.is_empty() || matches!(*segment, "." | ".." | "*")) {
         None => Ok(()),
-        Some("") => Err(CapabilityTargetError::EmptySegment),
+        Some("") => Err(PathRule::EmptySegment.into()),
         Some(segment) => Err(CapabilityTargetError::Segment { segment: segment.to_owned() }),
     }
 }

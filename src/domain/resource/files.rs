@@ -1,8 +1,7 @@
 //! Files: text assets under the granted namespaces; the name of a file begins with its namespace.
 
-use super::{Ability, HeldNamespaces, NamespaceError, hash};
+use super::{Ability, HeldNamespaces, NamespaceError, check_named, hash};
 use crate::authority::capability::covers;
-use crate::authority::grant::check_namespace;
 use crate::ids::encode_token;
 use crate::limits::{FILE_BYTES, FILE_READ_BYTES};
 use crate::time::Millis;
@@ -28,18 +27,12 @@ pub struct File {
     pub by: String,
 }
 
-/// Why files can't be configured, found or written as asked.
+/// Why files can't be configured or written as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilesError {
     /// The configuration has a setting; holds its name.
     #[error("unknown field `{0}`, `files` has no settings")]
     Setting(String),
-    /// The path breaks this rule of namespaces.
-    #[error("`path`: {0}")]
-    Path(&'static str),
-    /// The namespace of the file may not be used.
-    #[error(transparent)]
-    Namespace(#[from] NamespaceError),
     /// The content is larger than [`FILE_BYTES`]; holds its bytes.
     #[error("`content` has {0} bytes, expected at most {FILE_BYTES}; split the file")]
     TooLarge(usize),
@@ -93,17 +86,17 @@ pub fn prefix_below(namespace: &str, contents: bool) -> String {
 
 /// Returns the full name of a file. A path that begins with a granted namespace is a full name; any other belongs to
 /// the only granted namespace.
-pub fn full_name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> Result<String, FilesError> {
+pub fn full_name(held: &HeldNamespaces, tool: &str, ability: Ability, path: &str) -> Result<String, NamespaceError> {
     let path = path.strip_prefix("r/").unwrap_or(path).trim_end_matches('/');
-    check_namespace(path).map_err(FilesError::Path)?;
+    check_named("path", path)?;
     let below_one = |granted: &String| granted.is_empty() || (covers(granted, path) && granted != path);
     let full = if held.with_ability(ability).iter().any(below_one) {
         path.to_owned()
     } else {
         format!("{}/{path}", held.only_namespace(tool, ability, "path")?)
     };
-    check_namespace(&full).map_err(FilesError::Path)?;
-    held.check(tool, ability, &full).map_err(NamespaceError::from)?;
+    check_named("path", &full)?;
+    held.check(tool, ability, &full)?;
     Ok(full)
 }
 

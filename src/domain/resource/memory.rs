@@ -2,9 +2,8 @@
 
 mod settings;
 
-use super::{Ability, HeldNamespaces, NamespaceError, indent};
+use super::{Ability, HeldNamespaces, NamespaceError, check_named, indent};
 use crate::authority::capability::readable;
-use crate::authority::grant::check_namespace;
 use crate::foreign::fit_name;
 use crate::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
 use crate::time::Millis;
@@ -128,10 +127,7 @@ pub enum MemoryError {
     /// The content is too long; holds its bytes.
     #[error("`content` has {0} bytes, expected at most {MEMORY_CONTENT_BYTES}; write what is longer into a file")]
     LongContent(usize),
-    /// The scope breaks this rule of namespaces.
-    #[error("`scope`: {0}")]
-    IllegalScope(&'static str),
-    /// The scope may not be used.
+    /// The scope is illegal or may not be used.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The scope lies below a granted one, where the agent's policy forbids to write; holds the scope.
@@ -210,7 +206,7 @@ pub fn write_scope(
         None => held.only_namespace(tool, Ability::Write, "scope")?,
         Some(named) => named.strip_prefix("r/").unwrap_or(named),
     };
-    check_namespace(scope).map_err(MemoryError::IllegalScope)?;
+    check_named("scope", scope)?;
     held.check(tool, Ability::Write, scope).map_err(NamespaceError::from)?;
     if !policy.descendants && !held.with_ability(Ability::Write).iter().any(|granted| granted == scope) {
         return Err(MemoryError::BelowGrant(scope.to_owned()));

@@ -7,10 +7,12 @@ pub mod scratchpad;
 
 use crate::authority::capability::{RESOURCES, covers, readable};
 use crate::authority::envelope::{AccessMode, Envelope};
+use crate::authority::grant::check_namespace;
 use crate::authority::{Authority, CapabilityDenied, DenialError};
 use crate::foreign::is_break;
 use crate::ids::{encode_token, sha256_hex};
 use crate::limits::RESOURCES as MOST;
+use crate::visible::quote_names;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -94,11 +96,19 @@ pub enum ResourcesError {
 /// Why a call may not use a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
+    /// The named namespace breaks a rule of namespaces.
+    #[error("`{key}`: {rule}")]
+    Illegal {
+        /// Argument that names the namespace, or a path in it.
+        key: &'static str,
+        /// Rule that it breaks.
+        rule: &'static str,
+    },
     /// The namespace was not granted, or was revoked.
     #[error(transparent)]
     Denied(#[from] DenialError),
     /// The call names no namespace, and several were granted, or all.
-    #[error("name the `{key}`: {} are granted, and none of them is meant by itself", list_quoted(.granted))]
+    #[error("name the `{key}`: {} are granted, and none of them is meant by itself", quote_names(.granted))]
     Ambiguous {
         /// Argument that names the namespace.
         key: &'static str,
@@ -107,8 +117,9 @@ pub enum NamespaceError {
     },
 }
 
-fn list_quoted(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+/// Checks the namespace that a call names in an argument.
+fn check_named(key: &'static str, namespace: &str) -> Result<(), NamespaceError> {
+    check_namespace(namespace).map_err(|rule| NamespaceError::Illegal { key, rule })
 }
 
 /// Whether a name matches `^[a-zA-Z][a-zA-Z0-9_-]*$` and is at most [`NAME_BYTES`] long.

@@ -8,7 +8,7 @@
 //! alone, those of a configuration's author in `settings`. Answers are not trusted: an item of a namespace that wasn't
 //! asked for is left out.
 
-use super::{Ability, HeldNamespaces, NamespaceError, covers, is_legal_name};
+use super::{Ability, HeldNamespaces, NamespaceError, check_named, covers, is_legal_name};
 use crate::authority::grant::check_namespace;
 use crate::ids::Owner;
 use crate::limits::{REMOTE_ITEMS, REMOTE_SAID_BYTES};
@@ -162,34 +162,23 @@ pub fn parse_operations(text: &str) -> Result<Vec<RemoteOperation>, RemoteOperat
     }
 }
 
-/// Why a call of a provider has no namespace.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RemoteNamespaceError {
-    /// The named namespace breaks this rule.
-    #[error("`namespace`: {0}")]
-    Illegal(&'static str),
-    /// The namespace may not be used.
-    #[error(transparent)]
-    Namespace(#[from] NamespaceError),
-}
-
 /// Returns the namespaces of a call: the named one, else all granted ones; for a write the only one.
 pub fn namespaces_for(
     held: &HeldNamespaces,
     tool: &str,
     verb: RemoteOperation,
     named: Option<&str>,
-) -> Result<Vec<String>, RemoteNamespaceError> {
+) -> Result<Vec<String>, NamespaceError> {
     let ability = verb.ability();
     if let Some(named) = named {
         let named = named.strip_prefix("r/").unwrap_or(named);
-        check_namespace(named).map_err(RemoteNamespaceError::Illegal)?;
-        held.check(tool, ability, named).map_err(NamespaceError::from)?;
+        check_named("namespace", named)?;
+        held.check(tool, ability, named)?;
         return Ok(vec![named.to_owned()]);
     }
     match ability {
         Ability::Read => {
-            held.check_any(tool, ability).map_err(NamespaceError::from)?;
+            held.check_any(tool, ability)?;
             Ok(held.with_ability(ability).to_vec())
         }
         Ability::Write => Ok(vec![held.only_namespace(tool, ability, "namespace")?.to_owned()]),

@@ -162,7 +162,7 @@ pub enum SectionNameError {
     /// No section has this name.
     #[error(
         "no section `{0}`, expected one of {known}, `context/<label>`, `loads/<path>`, `resource/<name>`",
-        known = quote_names(&NAMES)
+        known = visible::quote_names(&NAMES)
     )]
     Unknown(String),
 }
@@ -209,13 +209,6 @@ fn check_name(name: &str) -> Result<(), SectionNameError> {
 pub(crate) fn is_secret(name: &str) -> bool {
     let name = name.trim_matches('/');
     name == "s" || name.starts_with("s/")
-}
-
-pub(crate) fn quote_names<T: AsRef<str>>(names: &[T]) -> String {
-    if names.is_empty() {
-        return "none".to_owned();
-    }
-    names.iter().map(|name| format!("`{}`", name.as_ref())).collect::<Vec<_>>().join(", ")
 }
 
 /// Checks that a text can name an instance.

@@ -36,12 +36,10 @@ impl Destination {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BindingError {
     /// The list of hosts is too long.
-    #[error("expected at most {limit} hosts, got {found}")]
+    #[error("expected at most {HOSTS} hosts, got {found}")]
     TooMany {
         /// Number of hosts that were given.
         found: usize,
-        /// Number of hosts at most.
-        limit: usize,
     },
     /// A text of the list is no pattern of hosts.
     #[error(transparent)]
@@ -62,7 +60,7 @@ impl Binding {
     /// refused.
     pub fn parse(hosts: &[String]) -> Result<Self, BindingError> {
         if hosts.len() > HOSTS {
-            return Err(BindingError::TooMany { found: hosts.len(), limit: HOSTS });
+            return Err(BindingError::TooMany { found: hosts.len() });
         }
         let mut binding = Self::default();
         for host in hosts {

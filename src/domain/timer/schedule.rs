@@ -110,7 +110,7 @@ pub enum TimerInstantError {
         /// Time on the clocks of the zone.
         shown: DateTime,
     },
-    /// The time is before 1970.
+    /// The time is earlier than any that [`Millis`] holds.
     #[error("{found} is before 1970")]
     BeforeEpoch {
         /// Value that was given, as JSON.

@@ -5,7 +5,7 @@ use crate::authority::Capability;
 use crate::authority::capability::is_of_resources;
 use crate::ids::did::DidKey;
 use crate::ids::{Owner, OwnerPart};
-use crate::lattice::Path;
+use crate::lattice::{Path, PathRule};
 
 /// Namespace of resources (memory, files), which aren't part of the lattice.
 const RESOURCES: &str = "r";
@@ -98,7 +98,7 @@ fn check_resource(path: &str) -> Result<String, GrantedElementRule> {
     let rest = path.strip_prefix(RESOURCES).and_then(|rest| rest.strip_prefix('/'));
     let as_path = rest.map_or_else(|| path.to_owned(), |rest| format!("w/{rest}"));
     if as_path.starts_with('/') {
-        return Err(GrantedElementRule::EmptySegment);
+        return Err(GrantedElementRule::Path(PathRule::EmptySegment));
     }
     Path::parse(&as_path).map_err(|error| GrantedElementRule::Path(error.rule))?;
     Ok(path.to_owned())

@@ -138,9 +138,6 @@ pub enum GrantedElementRule {
     /// The address with a scheme is illegal.
     #[error("expected e.g. `https://host/path`")]
     Address,
-    /// The path has an empty segment.
-    #[error("empty segment")]
-    EmptySegment,
     /// The path breaks a rule of the lattice.
     #[error("{}", quote_error(.0))]
     Path(PathRule),

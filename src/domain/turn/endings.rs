@@ -71,7 +71,7 @@ pub fn call_outcome(setting: &TurnInput, target: &ToolTarget, arguments: &Value)
         (ToolTarget::Subgoal, _) => {
             parse_goal(setting, arguments).map(|_| "opened; as long as this stands here, it has not ended".to_owned())
         }
-        (ToolTarget::Compact, _) => parse_summary(arguments).map_err(CallRefusal::arguments).and_then(|_| {
+        (ToolTarget::Compact, _) => parse_summary(arguments).and_then(|_| {
             let nothing = || CallRefusal::new(Outcome::Error, "there are no turns to compact yet");
             compaction_text(setting).ok_or_else(nothing)
         }),
@@ -129,22 +129,13 @@ fn parse_goal(setting: &TurnInput, arguments: &Value) -> Result<Goal, CallRefusa
     Goal::parse(arguments).map_err(CallRefusal::arguments)
 }
 
-/// Why a text can't be the summary of turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-enum SummaryError {
-    /// The text is empty.
-    #[error("`summary`: expected what is to be known of the turns so far, got nothing")]
-    Missing,
-    /// The text is too long; holds its bytes.
-    #[error("`summary`: expected at most {SUMMARY_BYTES} bytes, got {0}")]
-    TooLong(usize),
-}
-
-fn parse_summary(arguments: &Value) -> Result<&str, SummaryError> {
+fn parse_summary(arguments: &Value) -> Result<&str, CallRefusal> {
     let summary = arguments["summary"].as_str().unwrap_or_default();
     match summary.len() {
-        0 => Err(SummaryError::Missing),
-        bytes if bytes > SUMMARY_BYTES => Err(SummaryError::TooLong(bytes)),
+        0 => Err(CallRefusal::arguments("`summary`: expected what is to be known of the turns so far, got nothing")),
+        bytes if bytes > SUMMARY_BYTES => {
+            Err(CallRefusal::arguments(format!("`summary`: expected at most {SUMMARY_BYTES} bytes, got {bytes}")))
+        }
         _ => Ok(summary),
     }
 }

@@ -159,8 +159,8 @@ pub struct MappingError {
     pub reason: String,
 }
 
-fn mapping_error(place: impl Into<String>, reason: impl Into<String>) -> MappingError {
-    MappingError { place: place.into(), reason: reason.into() }
+fn mapping_error(place: impl Into<String>, reason: impl fmt::Display) -> MappingError {
+    MappingError { place: place.into(), reason: reason.to_string() }
 }
 
 impl ContextMapping {
@@ -267,16 +267,16 @@ fn parse_row(place: &str, row: &Value) -> Result<MappingRow, MappingError> {
         Some(Value::String(key)) => key,
         Some(other) => return Err(mapping_error(at(), format!("expected a text, got {}", type_name(other)))),
     };
-    check_key(key).map_err(|error| mapping_error(at(), error.to_string()))?;
+    check_key(key).map_err(|error| mapping_error(at(), error))?;
     Ok(MappingRow { key: key.clone(), source: source(place, map)?, fallback: fallback(map) })
 }
 
 fn parse_keyed_row(place: &str, key: &str, value: &Value) -> Result<MappingRow, MappingError> {
-    check_key(key).map_err(|error| mapping_error(place, error.to_string()))?;
+    check_key(key).map_err(|error| mapping_error(place, error))?;
     let key = key.to_owned();
     match value {
         Value::String(text) => {
-            let source = RowSource::parse_written(text).map_err(|error| mapping_error(place, error.to_string()))?;
+            let source = RowSource::parse_written(text).map_err(|error| mapping_error(place, error))?;
             Ok(MappingRow { key, source, fallback: None })
         }
         Value::Object(map) => {
@@ -293,9 +293,7 @@ fn source(place: &str, map: &Map<String, Value>) -> Result<RowSource, MappingErr
     let at = || format!("{place}.source");
     match map.get("source") {
         None => Err(mapping_error(place, "expected `source`; a constant map is written `CONSTANT:{…}`")),
-        Some(Value::String(text)) => {
-            RowSource::parse_written(text).map_err(|error| mapping_error(at(), error.to_string()))
-        }
+        Some(Value::String(text)) => RowSource::parse_written(text).map_err(|error| mapping_error(at(), error)),
         Some(other) => Err(mapping_error(at(), format!("expected a text, got {}", type_name(other)))),
     }
 }

@@ -3,10 +3,10 @@
 use super::{ProviderSettingsError, PurgeArea, ResourceCall, ResourceProvider, Tool};
 use crate::domain::limits::{FILE_READ_BYTES, FILES_LISTED};
 use crate::domain::resource::files::{
-    self as rules, File, FilesError, KIND, check_settings, content_prefix, full_name, prefix_below, range, record_key,
+    self as rules, File, KIND, check_settings, content_prefix, full_name, prefix_below, range, record_key,
     record_prefix, to_json,
 };
-use crate::domain::resource::{Ability, hash};
+use crate::domain::resource::{Ability, NamespaceError, hash};
 use crate::domain::time::Millis;
 use crate::venue::failure::OpError;
 use crate::venue::workspace::{DocChange, Docs, WorkspaceError};
@@ -128,7 +128,7 @@ fn folder(call: &ResourceCall<'_>, wanted: &str) -> Result<String, OpError> {
     full_name(held, call.name, Ability::Read, wanted).map_err(|error| denial(&error))
 }
 
-fn denial(error: &FilesError) -> OpError {
+fn denial(error: &NamespaceError) -> OpError {
     OpError::Denied(error.to_string())
 }
 

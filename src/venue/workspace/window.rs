@@ -21,8 +21,8 @@ impl ChangedKeys {
         (skip.saturating_sub(self.made.len()), take)
     }
 
-    /// Returns the number of keys, and `limit` of them after the first `skip`; `page` must be the one that
-    /// [`ChangedKeys::committed_window`] named.
+    /// Returns the number of keys, and `limit` of them after the first `skip`; `page` has the committed documents of the
+    /// window that [`ChangedKeys::committed_window`] returns for the same numbers.
     pub(super) fn merge_page(self, page: DocPage, skip: usize, limit: usize) -> (usize, Vec<DocKey>) {
         let total = (page.total + self.made.len()).saturating_sub(self.deleted.len());
         let (passed, _) = self.committed_window(skip, limit);

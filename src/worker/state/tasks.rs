@@ -25,14 +25,14 @@ struct RunningTask {
 
 /// Registration of a task that is served here.
 pub(crate) struct TaskRegistration<'c> {
-    control: &'c TaskRegistry,
+    registry: &'c TaskRegistry,
     job: JobId,
 }
 
 impl Drop for TaskRegistration<'_> {
     /// Also runs when the turn is dropped before its end.
     fn drop(&mut self) {
-        self.control.tasks.lock().remove(&self.job);
+        self.registry.tasks.lock().remove(&self.job);
     }
 }
 
@@ -41,7 +41,7 @@ impl TaskRegistry {
     pub(crate) fn serve(&self, owner: &Owner, job: &JobId, token: &CancellationToken) -> TaskRegistration<'_> {
         let task = RunningTask { owner: owner.clone(), token: token.clone(), has_signal: false };
         self.tasks.lock().insert(job.clone(), task);
-        TaskRegistration { control: self, job: job.clone() }
+        TaskRegistration { registry: self, job: job.clone() }
     }
 
     /// Marks the task that a signal names, if the signal came on its owner's subject.

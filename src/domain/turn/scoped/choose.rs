@@ -5,7 +5,8 @@ use super::hand_off;
 use crate::call::{CallRefusal, Outcome};
 use crate::lattice::catalog::{catalog_path, is_run};
 use crate::limits::{HAND_OFF_BYTES, JOB_DEPTH};
-use crate::scope::{GROUPS, INSTANCE, SCOPES, ScopedSection, Scopes, ToolContext, quote_names};
+use crate::scope::{GROUPS, INSTANCE, SCOPES, ScopedSection, Scopes, ToolContext};
+use crate::visible::quote_names;
 use serde_json::{Map, Value};
 
 /// The keys of a call that are no arguments.
@@ -48,39 +49,15 @@ fn remove_underscored(arguments: &mut Value) -> Map<String, Value> {
     names.into_iter().filter_map(|name| map.shift_remove_entry(&name)).collect()
 }
 
-/// Why a call can't name these sections or this instance.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum ScopeChoiceError {
-    /// The sections are no list of texts.
-    #[error("`{SCOPES}` of `{tool}`: expected a list of sections, got {found}")]
-    NotAList {
-        /// Name of the tool.
-        tool: String,
-        /// Value of the argument, or the element that is no text.
-        found: Value,
-    },
-    /// The turn has no instances; holds the name of the tool.
-    #[error("`{INSTANCE}` of `{0}`: this turn has no instances, leave it out")]
-    NoInstances(String),
-    /// The turn has no such instance.
-    #[error("`{INSTANCE}` of `{tool}`: no instance {found}, expected one of {}", quote_names(.known))]
-    UnknownInstance {
-        /// Name of the tool.
-        tool: String,
-        /// Value of the argument.
-        found: Value,
-        /// Instances of the turn.
-        known: Vec<String>,
-    },
-}
-
 impl ScopeChoice {
     fn instance(&self) -> Option<&Value> {
         self.taken.get(INSTANCE).filter(|instance| !instance.is_null())
     }
 
-    fn scopes(&self, tool: &str) -> Result<Vec<String>, ScopeChoiceError> {
-        let wrong = |given: &Value| ScopeChoiceError::NotAList { tool: tool.to_owned(), found: given.clone() };
+    fn scopes(&self, tool: &str) -> Result<Vec<String>, CallRefusal> {
+        let wrong = |given: &Value| {
+            CallRefusal::arguments(format!("`{SCOPES}` of `{tool}`: expected a list of sections, got {given}"))
+        };
         let list = match self.taken.get(SCOPES) {
             None | Some(Value::Null) => return Ok(Vec::new()),
             Some(Value::Array(list)) => list,
@@ -94,9 +71,9 @@ impl ScopeChoice {
 impl Sections {
     /// Chooses the sections of a call of `tool`, or returns why it is refused.
     pub fn choose(&self, tool: &str, reach: &ToolContext, said: &ScopeChoice) -> Result<ChosenSections, CallRefusal> {
-        let instance = self.instance(tool, said).map_err(CallRefusal::arguments)?;
+        let instance = self.instance(tool, said)?;
         let allowed = reach.scopes.as_ref().map(Scopes::names).unwrap_or_default();
-        let said = said.scopes(tool).map_err(CallRefusal::arguments)?;
+        let said = said.scopes(tool)?;
         if let Some(name) = said.iter().find(|name| !allowed.contains(name)) {
             let none = allowed.is_empty() || matches!(reach.scopes, Some(Scopes::Const { .. }));
             let hint =
@@ -124,16 +101,16 @@ impl Sections {
         Ok(ChosenSections { requested: asked, instance, scoped })
     }
 
-    fn instance(&self, tool: &str, said: &ScopeChoice) -> Result<Option<String>, ScopeChoiceError> {
+    fn instance(&self, tool: &str, said: &ScopeChoice) -> Result<Option<String>, CallRefusal> {
         let Some(given) = said.instance() else { return Ok(None) };
         if self.instances.is_empty() {
-            return Err(ScopeChoiceError::NoInstances(tool.to_owned()));
+            let text = format!("`{INSTANCE}` of `{tool}`: this turn has no instances, leave it out");
+            return Err(CallRefusal::arguments(text));
         }
         let known = given.as_str().filter(|name| self.instances.iter().any(|known| known == name));
-        let unknown = || ScopeChoiceError::UnknownInstance {
-            tool: tool.to_owned(),
-            found: given.clone(),
-            known: self.instances.clone(),
+        let unknown = || {
+            let known = quote_names(&self.instances);
+            CallRefusal::arguments(format!("`{INSTANCE}` of `{tool}`: no instance {given}, expected one of {known}"))
         };
         known.map(|name| Some(name.to_owned())).ok_or_else(unknown)
     }

@@ -1,6 +1,6 @@
 //! The arguments that a tool's schema names, against which a binding is checked.
 
-use crate::nearest::nearest;
+use crate::nearest::{nearest, suggestion};
 use crate::visible::quote_foreign;
 use serde_json::{Map, Value};
 
@@ -9,17 +9,13 @@ use serde_json::{Map, Value};
 #[error(
     "`toolArgInjection` binds argument `{}`, which the operation doesn't name{}",
     quote_foreign(.argument),
-    hint(.nearest.as_deref())
+    suggestion(.nearest.as_deref())
 )]
 pub struct UnknownArgumentError {
     /// Name of the argument.
     pub argument: String,
     /// Argument of the tool with a name like it.
     pub nearest: Option<String>,
-}
-
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!(", did you mean `{name}`")).unwrap_or_default()
 }
 
 /// Checks that a tool has an argument of this name; returns a report if its schema allows any.

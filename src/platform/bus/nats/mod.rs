@@ -1,8 +1,8 @@
 //! Bus over NATS `JetStream`.
 //!
-//! `line` has the connection, `reconnect` its replacement, `streams` the streams and consumers, `receive` the requests for messages, `broken` the
-//! messages that break connections, `partitions` the spread over streams, `alarms` the timers, `inspect` the reads of
-//! operators.
+//! `line` has the connection, `reconnect` its replacement, `streams` the streams and consumers, `receive` the requests
+//! for messages, `broken` the messages that break connections, `partitions` the spread over streams, `alarms` the
+//! timers, `inspect` the reads of operators.
 
 mod alarms;
 mod publish_errors;

@@ -16,7 +16,7 @@ pub(super) struct MemoryStore(RwLock<IndexedRecords>);
 
 /// All records with their index.
 struct IndexedRecords {
-    /// Always [`DurableState::Memory`].
+    /// All records; the variant is always [`DurableState::Memory`].
     records: DurableState,
     index: Index,
 }

@@ -1,4 +1,4 @@
-//! What one step reads and deletes.
+//! Limits of one step, and the batch of documents and events that it deletes.
 
 use crate::domain::decode;
 use crate::domain::ids::{EventId, Owner};
@@ -10,7 +10,7 @@ pub(crate) const PAGE: usize = 200;
 /// Documents that one call deletes.
 pub(crate) const DOCUMENTS: usize = 500;
 
-/// What is deleted in one call.
+/// Documents and events of one owner that one call deletes.
 pub(crate) struct ForgetBatch<'v> {
     pub(crate) venue: &'v Venue,
     pub(crate) owner: &'v Owner,
