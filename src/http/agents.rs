@@ -4,10 +4,9 @@ use super::Api;
 use super::extract::{JsonBody, QueryParams, RawBody, RequestCaller};
 use super::jobs::{wait_for, with_location};
 use super::problem::Problem;
-use super::runs::operate;
+use super::runs::{operate, read_output};
 use crate::domain::agent::{AgentConfig, addresses, schema};
 use crate::domain::authority::ResourcePath;
-use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::{Job, JobResult};
@@ -124,21 +123,30 @@ async fn apply_layers(
     let [config, definition, state] = LAYER_KEYS.map(|key| given.shift_remove(key));
     let request = ReplaceAgentRequest { agent_id: &agent_id, config, definition, state, overwrite: true, strict };
     let output = operate(api, who, "v/ops/agent/create", to_json(&request)).await?;
-    let made: CreatedAgentView =
-        decode::into_type(output.value).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))?;
-    let (status, result) = match (made.created, made.updated) {
-        (true, _) => (StatusCode::CREATED, "created"),
-        (false, true) => (StatusCode::OK, "updated"),
-        (false, false) => (StatusCode::OK, "unchanged"),
+    let made: CreatedAgentView = read_output(output)?;
+    let outcome = match (made.created, made.updated) {
+        (true, _) => ApplyOutcome::Created,
+        (false, true) => ApplyOutcome::Updated,
+        (false, false) => ApplyOutcome::Unchanged,
     };
-    let applied = AppliedAgentView {
-        agent_id,
-        result: result.to_owned(),
-        status: made.status,
-        config_version: made.config_version,
-        warnings: made.warnings,
+    Ok(applied_response(outcome, agent_id, made.status, made.config_version, made.warnings))
+}
+
+/// Returns the answer about an agent whose configuration was applied; 201 if the agent is new.
+fn applied_response(
+    outcome: ApplyOutcome,
+    agent_id: AgentId,
+    status: String,
+    config_version: u64,
+    warnings: Vec<String>,
+) -> Response {
+    let (code, result) = match outcome {
+        ApplyOutcome::Created => (StatusCode::CREATED, "created"),
+        ApplyOutcome::Updated => (StatusCode::OK, "updated"),
+        ApplyOutcome::Unchanged => (StatusCode::OK, "unchanged"),
     };
-    Ok((status, axum::Json(to_json(&applied))).into_response())
+    let applied = AppliedAgentView { agent_id, result: result.to_owned(), status, config_version, warnings };
+    (code, axum::Json(applied)).into_response()
 }
 
 /// `PUT agents/{id}`: replaces the configuration of an agent, or creates it. The body is a configuration, or names stored
@@ -166,21 +174,9 @@ pub(super) async fn apply(
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| Problem::forbidden(denied.model_text("applying an agent with `model.key`")))?;
     }
-    let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller).await?;
-    let (status, result) = match applied {
-        ApplyOutcome::Created => (StatusCode::CREATED, "created"),
-        ApplyOutcome::Updated => (StatusCode::OK, "updated"),
-        ApplyOutcome::Unchanged => (StatusCode::OK, "unchanged"),
-    };
+    let (record, outcome) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller).await?;
     let activity = agents::current_status(&api.venue, who.owner(), &id, record.status).await?;
-    let applied = AppliedAgentView {
-        agent_id: id,
-        result: result.to_owned(),
-        status: activity.to_owned(),
-        config_version: record.config_version,
-        warnings,
-    };
-    Ok((status, axum::Json(to_json(&applied))).into_response())
+    Ok(applied_response(outcome, id, activity.to_owned(), record.config_version, warnings))
 }
 
 fn take_strict(body: &mut Value) -> Result<bool, Problem> {
@@ -209,7 +205,7 @@ pub(super) async fn task(
     if let Some(now) = now {
         add_result(&mut answer, now);
     }
-    Ok(with_location(status(&submitted), job, &to_json(&answer)))
+    Ok(with_location(status(&submitted), job, &answer))
 }
 
 /// Adds the status of a task's job to its receipt, and its result once it has ended.
@@ -230,7 +226,7 @@ pub(super) async fn message(
     RawBody(body): RawBody,
 ) -> Result<Response, Problem> {
     let submitted = submit(&api, &who, &id, false, &body).await?;
-    Ok((status(&submitted), axum::Json(to_json(&receipt(&submitted)))).into_response())
+    Ok((status(&submitted), axum::Json(receipt(&submitted))).into_response())
 }
 
 const fn status(submitted: &SubmitReceipt) -> StatusCode {

@@ -14,8 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// `POST approvals/{id}` with `{"approve": {…}}`, `{"reject": {…}}` or `{"answers": {…}}`, and optionally the `digest`
-/// of
-/// what was shown: answers an approval.
+/// of what was shown: answers an approval.
 pub(super) async fn answer(
     State(api): State<Api>,
     who: RequestCaller,

@@ -8,7 +8,6 @@ use crate::venue::operation::{CatalogView, Effect, RegisteredOperation};
 use crate::venue::tree::virtuals::describe;
 use crate::view::catalog::{OperationNodeView, OperationView};
 use crate::view::identity::{AccessView, DidView, VenueStatsView, VenueStatusView};
-use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -32,7 +31,7 @@ pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result
         access,
         stats: VenueStatsView { operations: venue.catalog.compiled_view().operations().count() },
     };
-    Ok(axum::Json(to_json(&shown)).into_response())
+    Ok(axum::Json(shown).into_response())
 }
 
 impl Api {
@@ -51,7 +50,7 @@ pub(crate) fn did(url: &str) -> String {
 /// `GET /.well-known/did.json`: returns the identity only, without keys: this version signs nothing.
 pub(super) async fn did_document(State(api): State<Api>) -> Response {
     let document = DidView { context: "https://www.w3.org/ns/did/v1".to_owned(), id: api.did() };
-    axum::Json(to_json(&document)).into_response()
+    axum::Json(document).into_response()
 }
 
 fn info(path: &str, found: &RegisteredOperation) -> OperationView {
@@ -73,13 +72,13 @@ fn operations_and_aliases(catalog: &CatalogView) -> impl Iterator<Item = (&str, 
 /// `GET operations`: lists operations and aliases.
 pub(super) async fn operations(who: RequestCaller) -> Response {
     let all: Vec<_> = operations_and_aliases(&who.catalog).map(|(path, found)| info(path, found)).collect();
-    axum::Json(to_json(&all)).into_response()
+    axum::Json(all).into_response()
 }
 
 /// `GET operations/{name}`: describes one operation.
 pub(super) async fn operation(who: RequestCaller, Path(name): Path<String>) -> Result<Response, Problem> {
     let found = find_operation(&who.catalog, &name)?;
-    Ok(axum::Json(to_json(&info(&name, found))).into_response())
+    Ok(axum::Json(info(&name, found)).into_response())
 }
 
 /// `GET adapters/{name}/operations`: returns the metadata of a group's operations, by path.
@@ -92,7 +91,7 @@ pub(super) async fn adapter(who: RequestCaller, Path(name): Path<String>) -> Res
     if group.is_empty() {
         return Err(Problem::not_found(format!("no operations `{prefix}…`; `GET /api/v1/operations` lists all")));
     }
-    Ok(axum::Json(to_json(&group)).into_response())
+    Ok(axum::Json(group).into_response())
 }
 
 #[cfg(test)]

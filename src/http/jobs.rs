@@ -21,7 +21,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -40,11 +40,11 @@ const PAGE: u64 = 1_000;
 
 /// Returns a job record, with its address in `Location`.
 pub(super) fn created_response(status: StatusCode, job: &Job) -> Response {
-    with_location(status, &job.head.id, &to_json(&JobView::from(job)))
+    with_location(status, &job.head.id, &JobView::from(job))
 }
 
 /// Returns an answer about a job, with the job's address in `Location`.
-pub(super) fn with_location(status: StatusCode, id: &JobId, body: &Value) -> Response {
+pub(super) fn with_location(status: StatusCode, id: &JobId, body: &impl Serialize) -> Response {
     let mut response = (status, axum::Json(body)).into_response();
     let location = HeaderValue::try_from(format!("/api/v1/jobs/{id}")).expect("hex digits are a legal header");
     response.headers_mut().insert(header::LOCATION, location);
@@ -132,7 +132,7 @@ async fn list_filtered(api: &Api, who: &RequestCaller, asked: &QueryParams) -> R
         next: found.next.as_ref().map(|next| next.as_str().into()),
         looked_back_to: Some(to_json(&found.next.as_ref().map(Cursor::accepted_at))),
     };
-    Ok(axum::Json(to_json(&page)).into_response())
+    Ok(axum::Json(page).into_response())
 }
 
 fn items(who: &RequestCaller, jobs: &[Job], details: bool) -> Vec<Value> {
@@ -144,7 +144,7 @@ fn items(who: &RequestCaller, jobs: &[Job], details: bool) -> Vec<Value> {
 /// Returns the answer with a page of the whole list; `next` is the offset of the next page.
 fn list_answer(items: Vec<Value>, total: usize, offset: usize, limit: usize, next: Option<usize>) -> Response {
     let (total, offset, next) = (Some(total), Some(offset), next.map(Value::from));
-    axum::Json(to_json(&JobListPage { items, total, offset, limit, next, looked_back_to: None })).into_response()
+    axum::Json(JobListPage { items, total, offset, limit, next, looked_back_to: None }).into_response()
 }
 
 /// Lists the jobs of a caller who may not read all: those that it asked for or may read by name. A bounded number of
@@ -213,12 +213,12 @@ pub(super) async fn get(
     let job = wait_for(&api, &who, &id, asked.wait()?.unwrap_or_default()).await?;
     let job = job.ok_or_else(|| unknown_job(&id))?;
     let record = job_view::record_for(&api.venue, &who.caller, &job).await?;
-    Ok(axum::Json(to_json(&record)).into_response())
+    Ok(axum::Json(record).into_response())
 }
 
 /// Returns the answer with a job's record as the caller sees it.
 fn record_answer(who: &RequestCaller, job: &Job) -> Response {
-    axum::Json(to_json(&JobView::for_reader(job, &who.caller.reader()))).into_response()
+    axum::Json(JobView::for_reader(job, &who.caller.reader())).into_response()
 }
 
 /// Body with the reason of a request, for the record.

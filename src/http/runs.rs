@@ -4,6 +4,7 @@ use super::Api;
 use super::extract::{JsonBody, QueryParams, RequestCaller};
 use super::problem::Problem;
 use super::route::ArgumentNames;
+use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::venue::operation::dispatch::{find_operation, permit_call};
 use crate::venue::operation::{Effect, OpError, OpOutput};
@@ -12,6 +13,7 @@ use crate::venue::request_call::RequestCall;
 use axum::extract::{RawPathParams, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// Operations, or groups of them, that read or change values named by the caller, and don't wait.
@@ -42,6 +44,11 @@ pub(super) async fn operate_unlisted(
         who.release_read_memory();
     }
     operation_jobs::operate(&api.venue, &who.catalog, &who.caller, who.key.clone(), path, input).await
+}
+
+/// Reads the output of an operation as its type.
+pub(super) fn read_output<T: DeserializeOwned>(output: OpOutput) -> Result<T, Problem> {
+    decode::into_type(output.value).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 
 /// Records the begin of an operation that must not be repeated, if the caller may run it; `job` will record its end.

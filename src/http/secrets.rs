@@ -3,16 +3,12 @@
 use super::Api;
 use super::extract::{JsonBody, RequestCaller};
 use super::problem::Problem;
-use super::runs::operate;
-use crate::domain::decode;
-use crate::venue::operation::OpOutput;
+use super::runs::{operate, read_output};
 use crate::view::secret::{SecretDeletedView, SecretNamesView, SecretsView};
 use crate::view::to_json;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 /// `GET secrets`: returns `{items: [name]}`.
@@ -21,11 +17,6 @@ pub(super) async fn list(State(api): State<Api>, who: RequestCaller) -> Result<R
     let SecretsView { secrets } = read_output(output)?;
     let items = secrets.into_iter().map(|secret| secret.name).collect();
     Ok(axum::Json(SecretNamesView { items }).into_response())
-}
-
-/// Reads the output of an operation as its type.
-fn read_output<T: DeserializeOwned>(output: OpOutput) -> Result<T, Problem> {
-    decode::into_type(output.value).map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 
 /// `PUT secrets/{name}` with `{value, hosts?}`: stores a secret; it replaces one that exists, unless `overwrite` is

@@ -18,7 +18,6 @@ use crate::view::job::IgnoredView;
 use crate::view::ledger::{
     ContextPreviewView, LedgerView, ModelRequestView, PathUseView, TurnListPage, TurnRecordView, TurnRowView, WhyView,
 };
-use crate::view::to_json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 
@@ -64,7 +63,7 @@ pub(super) async fn list(
     });
     let (turns, looked_back_to) = (turns.collect(), found.searched_since(&filter));
     let page = TurnListPage { turns, next: found.next, looked_back_to };
-    Ok(axum::Json(to_json(&page)).into_response())
+    Ok(axum::Json(page).into_response())
 }
 
 async fn load_turn(
@@ -103,7 +102,7 @@ pub(super) async fn get(
     if let (Some(ledger), Some(detail)) = (&mut shown.ledger, detail) {
         detail.add_to(ledger);
     }
-    Ok(axum::Json(to_json(&shown)).into_response())
+    Ok(axum::Json(shown).into_response())
 }
 
 /// Loads what an experiment needs of a turn beside its record.
@@ -153,7 +152,7 @@ pub(super) async fn replay(
     let work = move || show::replay(&session, &past, &reader, &experiment, &facts, &who.catalog);
     let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
     match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
-        Ok(replayed) => Ok(axum::Json(to_json(&replayed)).into_response()),
+        Ok(replayed) => Ok(axum::Json(replayed).into_response()),
         Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
         Err(error @ ReplayError::Withheld(_)) => Err(Problem::forbidden(error)),
         Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),
@@ -193,7 +192,7 @@ pub(super) async fn list_path_uses(
     turns.retain(|reached| reached.may_be_named_to(&who.caller.reading_authority()));
     let hidden = found - turns.len();
     let turns = turns.into_iter().map(PathUseView::from).collect();
-    Ok(axum::Json(to_json(&WhyView { path, turns, hidden, incomplete })).into_response())
+    Ok(axum::Json(WhyView { path, turns, hidden, incomplete }).into_response())
 }
 
 /// `POST agents/{id}/context`: previews the next turn of a session, by default the first of a new one.
@@ -224,5 +223,5 @@ pub(super) async fn context(
             ContextPreviewView { ledger: LedgerView::from(&refused.ledger), request: None, error, ignored }
         }
     };
-    Ok(axum::Json(to_json(&preview)).into_response())
+    Ok(axum::Json(preview).into_response())
 }

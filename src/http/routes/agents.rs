@@ -65,7 +65,7 @@ fn agent_routes() -> Vec<Route> {
             .with_summary("deleteAgent", "End the agent: unfinished tasks are cancelled, new work is refused.")
             .with_answer(200, "It has ended.", schema_of::<AgentEndView>())
             .with_refusals(&[404, 409]),
-        creation_route("post", "/api/v1/agents/{id}/fork", RouteAccess::AnyCaller, "v/ops/agent/fork", ID)
+        creation_route("/api/v1/agents/{id}/fork", RouteAccess::AnyCaller, "v/ops/agent/fork", ID)
             .with_summary(
                 "forkAgent",
                 "Make a new agent with the configuration and state of this one, and nothing that waits for it.",
@@ -107,7 +107,6 @@ fn live_routes() -> Vec<Route> {
             .with_answer(200, "Accepted before under this key.", schema_of::<ReceiptView>())
             .with_refusals(refusals),
         creation_route(
-            "post",
             "/api/v1/agents/{id}/timers",
             RouteAccess::Holder("agent/trigger", AGENT_ID),
             "v/ops/agent/trigger",
@@ -137,7 +136,7 @@ fn sessions() -> Vec<Route> {
             .with_query(schema_of::<SessionQuery>())
             .with_answer(200, "A page of turns.", schema_of::<SessionTurnsPage>())
             .with_refusals(&[400, 404]),
-        creation_route("post", "/api/v1/agents/{id}/sessions/{session}/fork", RouteAccess::AnyCaller, "v/ops/agent/session-fork", SESSION)
+        creation_route("/api/v1/agents/{id}/sessions/{session}/fork", RouteAccess::AnyCaller, "v/ops/agent/session-fork", SESSION)
             .with_summary("forkSession", "A new session of the agent with the turns of this one up to and with `at`.")
             .with_body(RouteSchema::Arguments("v/ops/agent/session-fork", SESSION, &[]))
             .with_answer(201, "The new session.", schema_of::<ForkedSessionView>())

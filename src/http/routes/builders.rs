@@ -43,15 +43,14 @@ pub(in crate::http) fn operation_route(
     route_to_operation(method, path, access, RouteOperation { operation, given, status: StatusCode::OK })
 }
 
-/// Makes a route that runs an operation and answers 201.
+/// Makes a `POST` route that runs an operation and answers 201.
 pub(in crate::http) fn creation_route(
-    method: &'static str,
     path: &'static str,
     access: RouteAccess,
     operation: &'static str,
     given: ArgumentNames,
 ) -> Route {
-    route_to_operation(method, path, access, RouteOperation { operation, given, status: StatusCode::CREATED })
+    route_to_operation("post", path, access, RouteOperation { operation, given, status: StatusCode::CREATED })
 }
 
 fn route_to_operation(method: &'static str, path: &'static str, access: RouteAccess, what: RouteOperation) -> Route {
