@@ -66,8 +66,8 @@ pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&A
     Ok(())
 }
 
-/// Writes the message and the job it opens as an effect of the running turn, and publishes it. The caller has checked
-/// [`check_limits`].
+/// Writes the message and the job it opens as an effect of the running turn, and publishes it. Callers check
+/// the limits before, by [`check_limits`] or [`check_lineage`].
 pub(crate) async fn start_effect(
     call: &Invocation<'_>,
     site: &TurnSite<'_>,

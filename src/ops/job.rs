@@ -63,8 +63,8 @@ struct RunOperation {
     _venue: Option<String>,
 }
 
-/// Runs another operation under a name that every agent has. It never needs less than that operation, which
-/// [`dispatch::resolve_call`] finds.
+/// Runs another operation under a name that every agent has. [`dispatch::resolve_call`] replaces the call by one of that
+/// operation, whose needs and effect count.
 impl Operation for RunOperation {
     const PATH: &'static str = RUN;
     // A call has the effect of the operation that it runs; this one is for callers that don't resolve it.

@@ -181,8 +181,7 @@ impl Operation for TriggerScheduled {
         let Some(timer) = timers::get(venue, owner, &self.handle).await?.0 else { return nothing() };
         let agent = ResourcePath::agent(&timer.agent);
         if let Err(denied) = call.permit("agent/trigger", agent.clone()) {
-            let is_seen = call.caller.reading_authority().permits("crud/read", agent).is_ok();
-            return if is_seen { Err(denied) } else { nothing() };
+            return if call.caller.may_see(agent) { Err(denied) } else { nothing() };
         }
         let fired = ingress::timers::fire_one_early(venue, owner, &self.handle).await?;
         Ok(OpOutput::of(&ScheduleTriggerView { triggered: fired }))

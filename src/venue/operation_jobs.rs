@@ -233,14 +233,10 @@ fn effect_of(venue: &Venue, owner: &Owner, head: &JobHead) -> Option<Effect> {
 
 /// Whether running the operation again does no more than running it once.
 fn may_be_repeated(venue: &Venue, owner: &Owner, invoked: &InvokedOperation, head: &JobHead) -> bool {
-    match effect_of(venue, owner, head) {
-        // A published operation may be withdrawn or changed after a worker has begun it.
-        _ if invoked.once_operation.is_some() || !venue.offers_version(owner, invoked.published.as_ref()) => false,
-        // An operation that can't be run does nothing.
-        Some(Effect::Read | Effect::Idempotent) | None => true,
-        // Outside a turn, writes aren't buffered until a commit.
-        Some(Effect::Buffered | Effect::Once) => false,
-    }
+    // A published operation may be withdrawn or changed after a worker has begun it.
+    let is_offered = invoked.once_operation.is_none() && venue.offers_version(owner, invoked.published.as_ref());
+    // Outside a turn, writes aren't buffered until a commit. An operation that can't be run does nothing.
+    is_offered && !matches!(effect_of(venue, owner, head), Some(Effect::Buffered | Effect::Once))
 }
 
 /// Whether an operation waits until its owner has room: one that must not be repeated and calls another server, because

@@ -111,7 +111,7 @@ pub struct RefusedSubmission<'a> {
     pub id: &'a EventId,
     /// Id of its place in the stream. Each place gets one answer, whatever the id of the submission.
     pub place: &'a EventId,
-    /// Inbox that it asks to be answered at.
+    /// Subject that the submission names for its answer; `None` without one that its sender may name.
     pub reply_to: Option<&'a str>,
 }
 

@@ -1,4 +1,4 @@
-//! Publishes what outboxes hold.
+//! Publication of messages and outbox entries.
 
 use crate::domain::ids::Owner;
 use crate::store::OutboxEntry;

@@ -1,4 +1,4 @@
-//! What operations of agents check in the same way.
+//! Checks that the operations of agents share.
 
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::HIDDEN;

@@ -57,8 +57,7 @@ pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Optio
     }
 }
 
-/// Lets a summary stand for all turns of a session's conversation, and returns their number. The turns stay in the
-/// store.
+/// Lets a summary stand for all turns of a session's conversation, and returns their number. No turn is deleted.
 pub async fn compact(
     venue: &Venue,
     owner: &Owner,

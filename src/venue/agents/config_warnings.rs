@@ -8,6 +8,7 @@ use crate::domain::tools::unknown_names::KnownNames;
 use crate::domain::visible::quote_foreign;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
+use crate::venue::operation::CatalogView;
 use std::collections::BTreeSet;
 
 /// Why a configuration is refused. Each line is a fault of one of its parts.
@@ -29,14 +30,26 @@ pub enum ConfigFaultsError {
 
 /// Returns one line for each warning.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
-    let operations = &venue.catalog_view(owner);
+    let operations = venue.catalog_view(owner);
+    let bindings = binding_faults(venue, &operations, config).warnings;
+    list_warnings(venue, owner, &operations, config, bindings)
+}
+
+/// Returns one line for each warning; `bindings` are those about bindings, which come last.
+fn list_warnings(
+    venue: &Venue,
+    owner: &Owner,
+    operations: &CatalogView,
+    config: &AgentConfig,
+    bindings: Vec<String>,
+) -> Vec<String> {
     let mut found = config.unknown_names(&KnownNames { providers: venue.catalog.providers(), operations });
     let models = config.model.in_order().enumerate();
     found.extend(models.filter_map(|(at, model)| {
         let why = venue.spend.price_error(owner, model)?;
         Some(format!("`{}`: {why}", ModelSettings::key_at(at)))
     }));
-    found.extend(binding_faults(venue, owner, config).warnings);
+    found.extend(bindings);
     found
 }
 
@@ -75,8 +88,8 @@ fn unseen_rules(venue: &Venue, config: &AgentConfig) -> Option<String> {
     ))
 }
 
-fn binding_faults(venue: &Venue, owner: &Owner, config: &AgentConfig) -> BindingFaults {
-    config.binding_faults(&venue.catalog_view(owner), &venue.catalog.resources.declared_tools(config))
+fn binding_faults(venue: &Venue, operations: &CatalogView, config: &AgentConfig) -> BindingFaults {
+    config.binding_faults(operations, &venue.catalog.resources.declared_tools(config))
 }
 
 /// Returns the [`warnings`] of a configuration. A binding that can't be kept is an error; with `strict` so is a
@@ -87,11 +100,12 @@ pub fn check(
     config: &AgentConfig,
     strict: bool,
 ) -> Result<Vec<String>, ConfigFaultsError> {
-    let errors = binding_faults(venue, owner, config).errors;
+    let operations = venue.catalog_view(owner);
+    let BindingFaults { errors, warnings: bindings } = binding_faults(venue, &operations, config);
     if !errors.is_empty() {
         return Err(ConfigFaultsError::Bindings { lines: errors });
     }
-    let warnings = warnings(venue, owner, config);
+    let warnings = list_warnings(venue, owner, &operations, config, bindings);
     if strict && !warnings.is_empty() {
         return Err(ConfigFaultsError::Strict { lines: warnings });
     }

@@ -139,10 +139,15 @@ impl Caller {
         JobReader { authority: self.authority.clone(), mark, operator: self.operator }
     }
 
-    /// Returns the refusal of what the caller may not do to a thing. A caller who may not read `place`, where the thing is
-    /// listed, is answered as if it didn't exist.
+    /// Whether the caller may read `place`, where a thing is listed, and so may know that the thing exists.
+    pub fn may_see(&self, place: ResourcePath) -> bool {
+        self.reading_authority().permits("crud/read", place).is_ok()
+    }
+
+    /// Returns the refusal of what the caller may not do to a thing. A caller who may not [see](Self::may_see) it at
+    /// `place` is answered as if it didn't exist.
     pub fn hide_unseen(&self, denied: OpError, place: ResourcePath, missing: impl FnOnce() -> OpError) -> OpError {
-        if self.reading_authority().permits("crud/read", place).is_ok() { denied } else { missing() }
+        if self.may_see(place) { denied } else { missing() }
     }
 
     /// Returns the holders and grants under which the caller acts.

@@ -3,7 +3,7 @@
 use crate::domain::agent::AgentState;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
-use crate::domain::lattice::value::{get as navigate, index_of};
+use crate::domain::lattice::value::{index_of, take};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
 use crate::venue::agents::{self, sessions};
@@ -36,7 +36,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
             let Some((record, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
             let AgentState { context, loads } = record.state;
             let state = AgentStateView { config: to_json(&record.config), context, loads };
-            Ok(navigate(&to_json(&state), &keys[1..]).cloned())
+            Ok(take(to_json(&state), &keys[1..]))
         }
         ["sessions"] => all_sessions(call, id).await,
         ["sessions", session, "c", ..] => {
@@ -46,7 +46,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
         ["sessions", session, ..] => {
             let Ok(session) = SessionId::new(*session) else { return Ok(None) };
             let found = one_session(call, SessionKey { agent: id.clone(), session }).await?;
-            Ok(found.and_then(|shown| navigate(&to_json(&shown), &keys[2..]).cloned()))
+            Ok(found.and_then(|shown| take(to_json(&shown), &keys[2..])))
         }
         ["n", ..] => {
             if agents::get(venue, owner, id).await?.is_none() {
@@ -57,7 +57,7 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
         }
         _ => {
             let info = agents::info(venue, owner, id).await?;
-            Ok(info.and_then(|agent| navigate(&to_json(&agent), keys).cloned()))
+            Ok(info.and_then(|agent| take(to_json(&agent), keys)))
         }
     }
 }
@@ -72,7 +72,7 @@ async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Resul
     };
     let Some(place) = index_of(place).filter(|place| *place < TURNS_REACHED) else { return Ok(None) };
     let turns = agents::timeline(call.venue, owner, &reader, id, place, 1).await?;
-    Ok(turns.first().and_then(|turn| navigate(&to_json(turn), rest).cloned()))
+    Ok(turns.first().and_then(|turn| take(to_json(turn), rest)))
 }
 
 /// Returns the sessions of an agent by id: the first [`LIST_PAGE`].

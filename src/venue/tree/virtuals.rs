@@ -4,7 +4,7 @@ use super::{agent, shared};
 use crate::domain::asset::{Asset, AssetRecord};
 use crate::domain::ids::AssetId;
 use crate::domain::ids::{AgentId, JobId};
-use crate::domain::lattice::value::get as navigate;
+use crate::domain::lattice::value::{get as navigate, take};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::reader::{HIDDEN_KEY, is_content_key};
@@ -71,7 +71,8 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
             }
             Ok(Some(to_json(&venue)))
         }
-        (Namespace::Venue, Some(_)) => Ok(navigate(&to_json(&venue_node(call)), path.segments()).cloned()),
+        (Namespace::Venue, Some("ops")) => Ok(take(operation_nodes(call).into(), rest)),
+        (Namespace::Venue, Some(_)) => Ok(take(to_json(&venue_node(call)), path.segments())),
         (Namespace::Assets, _) => asset_value(call, path.segments()).await,
         (Namespace::Secrets, None) => {
             let names = secrets::list_names(&*call.venue.store, owner).await?;
@@ -90,6 +91,13 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
 
 /// Returns `v/`: the catalogue by group, templates of agents, and facts of the venue.
 fn venue_node(call: &Invocation<'_>) -> VenueNodeView {
+    let info = VenueInfoView { name: call.venue.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let agents = VenueAgentsView { templates: TEMPLATES.clone() };
+    VenueNodeView { ops: operation_nodes(call), agents, info, context: None }
+}
+
+/// Returns `v/ops/`: the operations by group and name, aliases included.
+fn operation_nodes(call: &Invocation<'_>) -> Map<String, Value> {
     let mut ops = Map::new();
     let catalog = call.catalog;
     let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
@@ -100,8 +108,7 @@ fn venue_node(call: &Invocation<'_>) -> VenueNodeView {
             group[name] = to_json(&describe(path, found));
         }
     }
-    let info = VenueInfoView { name: call.venue.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
-    VenueNodeView { ops, agents: VenueAgentsView { templates: TEMPLATES.clone() }, info, context: None }
+    ops
 }
 
 /// Returns an operation's metadata, as `v/ops/…` and `GET adapters/{name}/operations` show it.
@@ -134,5 +141,5 @@ async fn asset_value(call: &Invocation<'_>, segments: &[String]) -> Result<Optio
         return Ok(navigate(&value, rest).cloned());
     }
     let record = assets::get(call.venue, owner, &id).await?.map(|record| to_json(&AssetView::new(&id, &record)));
-    Ok(record.and_then(|value| navigate(&value, rest).cloned()))
+    Ok(record.and_then(|value| take(value, rest)))
 }
