@@ -55,8 +55,8 @@ fn report(out: CommandOutput, today: &SpendTodayView) -> String {
     );
     let mut parts = vec![head];
     let models: Vec<_> = today.models.iter().map(|of| amounts(of.model.clone(), &of.spent)).collect();
-    let session = |agent: &str, session: &str| format!("{agent}/{session}");
-    let sessions = today.sessions.iter().map(|of| amounts(session(&of.agent_id, &of.session_id), &of.spent));
+    let sessions = today.sessions.iter();
+    let sessions = sessions.map(|of| amounts(format!("{}/{}", of.agent_id, of.session_id), &of.spent));
     for (heading, rows) in [("MODEL", models), ("SESSION", sessions.collect())] {
         if !rows.is_empty() {
             parts.push(out.table(&[heading, "CALLS", "IN", "OUT", "COST"], &rows));

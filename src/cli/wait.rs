@@ -36,7 +36,7 @@ pub(crate) struct AwaitedJob {
     status: JobStatus,
     result: ReportedResult,
     /// Reason why it waits.
-    waiting: Option<String>,
+    waiting: Option<WaitView>,
     /// What can be done about a job that was cancelled.
     advice: Option<String>,
     /// Job as which it was driven again.
@@ -67,7 +67,7 @@ impl AwaitedJob {
                 error: record.error,
                 error_code: record.error_code,
             },
-            waiting: record.waiting.map(|waiting| waiting.reason),
+            waiting: record.waiting,
             advice: record.advice,
             redriven_as: record.redriven_as,
         })
@@ -120,7 +120,7 @@ impl AwaitedJob {
             write_line(id)?;
         }
         let status = self.status.as_str();
-        let why = self.waiting.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let why = self.waiting.as_ref().map(|wait| format!(" ({})", wait.reason)).unwrap_or_default();
         let after = format_limit(limit);
         let text = format!("job `{id}` is still {status}{why} after {after}; it goes on: `trellis job wait {id}`");
         Err(Failure::new(Exit::TimedOut, text))
@@ -161,10 +161,10 @@ pub(crate) async fn wait_until_ended(
         match client.run("v/ops/job/result", &JobResultRequest { id: job, wait: millis }, None).await {
             Ok(record) => {
                 away = RECONNECT_RETRIES.wait_times();
-                let JobView { status, waiting, .. } = read_view(&record)?;
-                reasons.show(waiting.as_ref());
-                if status.is_terminal() || deadline.is_some_and(|at| Instant::now() >= at) {
-                    return AwaitedJob::from_record(record);
+                let awaited = AwaitedJob::from_record(record)?;
+                reasons.show(awaited.waiting.as_ref());
+                if awaited.status.is_terminal() || deadline.is_some_and(|at| Instant::now() >= at) {
+                    return Ok(awaited);
                 }
             }
             Err(failure) if failure.exit == Exit::Unreachable => {

@@ -33,11 +33,11 @@ pub struct AgentRowView {
     pub description: Option<String>,
 }
 
-/// What an agent is and does, and why it waits.
+/// Record of an agent, and the reason why it waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentView {
-    /// What the agent is and does.
+    /// Record of the agent.
     #[serde(flatten)]
     pub agent: AgentRecordView,
     /// Why it waits; null while none of its sessions does.
@@ -47,7 +47,7 @@ pub struct AgentView {
     pub waiting_partial: Option<bool>,
 }
 
-/// What an agent is and does.
+/// Record of an agent: its status, its configuration and its amount of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentRecordView {
@@ -85,7 +85,7 @@ pub struct AgentRecordView {
 pub struct AppliedAgentView {
     /// Name of the agent.
     pub agent_id: AgentId,
-    /// What has changed.
+    /// Effect on the agent.
     #[schemars(extend("enum" = ["created", "updated", "unchanged"]))]
     pub result: String,
     /// Whether it runs now, and whether it takes work.
@@ -98,7 +98,7 @@ pub struct AppliedAgentView {
     pub warnings: Vec<String>,
 }
 
-/// An agent that was asked to be created.
+/// Answer to the creation of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedAgentView {
@@ -119,7 +119,7 @@ pub struct CreatedAgentView {
     pub warnings: Vec<String>,
 }
 
-/// What the creation of an agent would warn of.
+/// Answer to a dry run of a creation: the whole configuration, and its warnings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentDryRunView {
@@ -169,7 +169,7 @@ pub struct AgentSwitchView {
     pub status: String,
     /// Version of the configuration, from 1.
     pub config_version: u64,
-    /// False where it was so before.
+    /// Whether the call has changed the status.
     pub changed: bool,
     /// Why it is suspended; absent else.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -262,7 +262,7 @@ pub struct ReceiptView {
     /// Job of the task; absent of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// What counts for nothing; absent where there is nothing of that kind.
+    /// Parts of the request that had no effect; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignored: Option<IgnoredView>,
     /// Status of the job; absent of a message.

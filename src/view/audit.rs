@@ -22,9 +22,9 @@ pub struct AuditView {
 pub struct RepairView {
     /// Owner as `tenant/user`.
     pub owner: String,
-    /// What was wrong, in words.
+    /// Description of the finding.
     pub found: String,
-    /// What was done, in words.
+    /// Description of the repair.
     pub did: String,
 }
 
@@ -70,7 +70,7 @@ pub struct SettingView {
 pub struct GuaranteeView {
     /// Number of the guarantee.
     pub number: u8,
-    /// The guarantee, in words.
+    /// Text of the guarantee.
     pub text: String,
     /// State of the guarantee: `unknown` if it depends on a setting that the server doesn't disclose.
     #[schemars(extend("enum" = ["holds", "unknown", "broken"]))]

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 pub struct OperationView {
     /// Its path, or the alias under which it is listed.
     pub name: String,
-    /// Where it lies in the lattice.
+    /// Path of the operation in the lattice.
     pub asset: String,
-    /// What it does, for models and people.
+    /// Description for models and people.
     pub description: String,
     /// JSON Schema of its input.
     #[schemars(with = "Map<String, Value>")]
@@ -27,7 +27,7 @@ pub struct OperationView {
 pub struct OperationNodeView {
     /// Its path, or the alias under which it is listed.
     pub name: String,
-    /// What it does, for models and people.
+    /// Description for models and people.
     pub description: String,
     /// How it is called.
     pub operation: OperationCallView,

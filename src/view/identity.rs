@@ -21,7 +21,7 @@ pub struct VenueStatusView {
     pub did: String,
     /// How callers are authenticated.
     pub access: AccessView,
-    /// Counts of what it has.
+    /// Size of the venue's catalog.
     pub stats: VenueStatsView,
 }
 
@@ -38,7 +38,7 @@ pub struct AccessView {
     pub owner: Option<Owner>,
 }
 
-/// Counts of what a venue has.
+/// Size of a venue's catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VenueStatsView {
@@ -56,7 +56,7 @@ pub struct DidView {
     pub id: String,
 }
 
-/// Who a caller is to this venue.
+/// Identity and rights of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallerView {

@@ -53,20 +53,20 @@ pub struct JobView {
     /// The failed job that it drives again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
-    /// Absent is 0.
+    /// Priority of the job, -1 or 1; absent is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i8>", extend("enum" = [-1, 1]))]
     pub priority: Option<Priority>,
     /// Parts of the request that had no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignored: Option<IgnoredView>,
-    /// Of a job that has not ended and does not run: why.
+    /// Reason why a job that has not ended does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitView>,
-    /// Of a job of an external worker: its queue and its times.
+    /// Queue and times of a job of an external worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outbound: Option<ExternalJobView>,
-    /// What it has used; absent where nothing is known.
+    /// Tokens and cost of the job; absent where nothing is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spend: Option<JobSpendView>,
     /// Output of a complete job.
@@ -85,16 +85,16 @@ pub struct JobView {
     /// hold, and he did not ask for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
-    /// Of a job that waits for people: what they have to answer, the newest first.
+    /// Approvals that the job waits for, the newest first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<Vec<ApprovalView>>,
-    /// Of a task of which a turn runs now.
+    /// Turn of the task that runs now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<RunningTurnView>,
-    /// Of a failed job: the job as which it was driven again.
+    /// Job as which a failed job was driven again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redriven_as: Option<JobId>,
-    /// Of a cancelled job: what can be done.
+    /// Advice about a cancelled job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
     /// Of an operation that ended with `OUTCOME_UNKNOWN`: what a person has found out.
@@ -207,7 +207,7 @@ pub struct WaitView {
     /// Advice: what the reader can do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
-    /// The child, or the earlier task.
+    /// Id of the child, of the earlier task, or of the ended job whose result is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     /// The agent of the child, or the one that is suspended or at its limit.
@@ -220,10 +220,10 @@ pub struct WaitView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub since: Option<Millis>,
-    /// Who has paused it.
+    /// Name of the caller who has paused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Those that people have to answer.
+    /// Ids of the approvals that people have to answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<Vec<JobId>>,
     /// Queue of the external worker.
@@ -232,7 +232,7 @@ pub struct WaitView {
     /// Calls of the model so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tries: Option<u32>,
-    /// What that one waits for: a reason like this one.
+    /// Reason why that job waits, in the same form.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub waiting: Option<Box<WaitView>>,
@@ -289,12 +289,12 @@ impl From<&WaitReason> for WaitView {
 pub struct ExternalJobView {
     /// Queue that its workers take it from.
     pub queue: QueueName,
-    /// When its worker must have begun, in milliseconds since 1970.
+    /// Latest start by a worker, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub start_by: Millis,
     /// Seconds that its worker may be silent.
     pub heartbeat_seconds: u64,
-    /// When it must have ended, in milliseconds since 1970.
+    /// Latest end of the job, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub deadline: Millis,
     /// First sign of its worker, in milliseconds since 1970.

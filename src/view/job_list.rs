@@ -15,7 +15,7 @@ pub struct JobListPage {
     /// Jobs in all. Absent where a list is filtered: it is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<usize>,
-    /// Absent where a list is filtered: it goes on with `cursor`.
+    /// Jobs before the page; absent of a filtered list, which goes on with `cursor`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<usize>,
     /// Most items of a page.
@@ -30,7 +30,7 @@ pub struct JobListPage {
     pub looked_back_to: Option<Value>,
 }
 
-/// What was done with the jobs that a filter takes, or with `dryRun` their number.
+/// Result of an action on the jobs that a filter takes, or with `dryRun` their number.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkView {
@@ -47,7 +47,7 @@ pub struct BulkView {
     /// Jobs on which the action failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<usize>,
-    /// The first of those, with the reason of each.
+    /// The first jobs on which the action failed, each with its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasons: Option<Vec<BulkFailureView>>,
     /// The `cursor` of the next batch; null after the last.

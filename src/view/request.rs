@@ -62,13 +62,13 @@ pub struct JobMessageRequest<'a> {
 pub struct ApproveRequest<'a> {
     /// Id of the approval.
     pub id: &'a str,
-    /// Arguments in the place of those that were shown.
+    /// Arguments that replace those of the model; absent keeps them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
     /// Sections of the caller's context that go with the call; absent are all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
-    /// Digest of what was shown.
+    /// SHA-256 of the approval as the person saw it; another one is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
@@ -81,7 +81,7 @@ pub struct RejectRequest<'a> {
     /// Reason of the rejection, for the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Digest of what was shown.
+    /// SHA-256 of the approval as the person saw it; another one is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
@@ -93,7 +93,7 @@ pub struct AnswerRequest<'a> {
     pub id: &'a str,
     /// Answers by the ids of their questions.
     pub answers: Map<String, Value>,
-    /// Digest of what was shown.
+    /// SHA-256 of the approval as the person saw it; another one is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
@@ -149,7 +149,7 @@ pub struct EndedRequestView {
     /// The failed job that it drives again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
-    /// Absent is 0.
+    /// Priority of the job, -1 or 1; absent is 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i8>", extend("enum" = [-1, 1]))]
     pub priority: Option<Priority>,
@@ -240,7 +240,7 @@ pub struct JobMessageView {
     pub job: JobId,
     /// Id of the message.
     pub event: String,
-    /// It is queued.
+    /// Always `queued`: a later turn reads the message.
     #[schemars(extend("const" = "queued"))]
     pub status: String,
     /// Messages to the job that no turn has read.

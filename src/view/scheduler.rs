@@ -17,11 +17,11 @@ pub struct ScheduledView {
     pub time: Option<Millis>,
 }
 
-/// A page of what is scheduled, the next first.
+/// A page of scheduled operations, the next first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduledPage {
-    /// What is scheduled.
+    /// Scheduled operations of the page.
     #[serde(default)]
     pub events: Vec<ScheduledRowView>,
     /// `offset` of the next page; null after the last.

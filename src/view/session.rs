@@ -32,7 +32,7 @@ pub struct SessionPage {
 pub struct SessionRowView {
     /// Id of the session.
     pub session_id: SessionId,
-    /// What people call it; null without a title.
+    /// Title for people; null without one.
     pub title: Option<String>,
     /// `RUNNING` while a worker holds it, `WAITING` while events wait for a worker.
     #[schemars(extend("enum" = ["RUNNING", "IDLE", "WAITING"]))]
@@ -91,7 +91,7 @@ pub struct ConversationView {
     /// Messages, oldest first.
     #[serde(default)]
     pub messages: Vec<ConversationMessageView>,
-    /// What people call the session; null without a title.
+    /// Title for people; null without one.
     pub title: Option<String>,
     /// Milliseconds since 1970: the last event, turn or change of the session.
     #[schemars(with = "u64")]

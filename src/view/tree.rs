@@ -57,7 +57,7 @@ pub struct JobNodeView {
 pub struct VenueNodeView {
     /// Operations by group and name, aliases included.
     pub ops: Map<String, Value>,
-    /// What it has for agents.
+    /// Templates of agents.
     pub agents: VenueAgentsView,
     /// Facts of the venue.
     pub info: VenueInfoView,
@@ -66,7 +66,7 @@ pub struct VenueNodeView {
     pub context: Option<Value>,
 }
 
-/// What a venue has for agents, at `v/agents`.
+/// Templates of agents, at `v/agents`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VenueAgentsView {

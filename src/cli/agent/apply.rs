@@ -5,7 +5,6 @@ use super::super::exit::{Exit, Failure};
 use super::super::output::{CommandOutput, Format, write_line};
 use super::diff::{KeyChange, diff};
 use super::files::{AgentFile, AgentFiles, read_all, without_owners};
-use super::layers::AgentLayers;
 use super::requests::CreateAgentRequest;
 use super::warnings::warn;
 use crate::domain::agent::AgentConfig;
@@ -65,7 +64,11 @@ async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result
     let mut answers = BTreeMap::new();
     let mut failed: Option<Failure> = None;
     for (id, file) in agents {
-        let request = CreateAgentRequest { strict: Some(strict), dry_run: Some(true), ..request_for(id, file) };
+        let request = CreateAgentRequest {
+            strict: Some(strict),
+            dry_run: Some(true),
+            ..CreateAgentRequest::new(id.as_str(), &file.given)
+        };
         let failure = match create(client, &request).await {
             Ok(answer) => {
                 answers.insert(id.clone(), answer);
@@ -109,18 +112,6 @@ struct AppliedAgentList {
     agents: Vec<AppliedAgentDocument>,
 }
 
-/// Returns the arguments of `agent/create` for the agent of a file, without options.
-fn request_for<'a>(id: &'a AgentId, file: &'a AgentFile) -> CreateAgentRequest<'a> {
-    let AgentLayers { config, definition, state } = &file.given;
-    CreateAgentRequest {
-        config: config.as_ref(),
-        definition: definition.as_ref(),
-        state: state.as_ref(),
-        agent_id: id.as_str(),
-        ..CreateAgentRequest::default()
-    }
-}
-
 async fn create(client: &Client, request: &CreateAgentRequest<'_>) -> Result<Value, Failure> {
     client.run("v/ops/agent/create", request, None).await
 }
@@ -157,7 +148,7 @@ async fn apply_agent(
         };
         (result, dry_warnings, None, dry)
     } else {
-        let request = CreateAgentRequest { overwrite: Some(true), ..request_for(id, file) };
+        let request = CreateAgentRequest { overwrite: Some(true), ..CreateAgentRequest::new(id.as_str(), &file.given) };
         let answer = create(client, &request).await?;
         let CreatedAgentView { created, updated, config_version, warnings, .. } = read_view(&answer)?;
         let result = match (created, updated) {

@@ -168,7 +168,7 @@ fn read(path: &Path) -> Result<(AgentId, AgentFile), AgentFileError> {
     let checked = AgentConfig::parse(&without_owners(&config)).map_err(wrong)?;
     // The venue checks kinds of resources that it has besides.
     resources::check_own(&checked).map_err(|error| wrong(error.to_string().into()))?;
-    let given = AgentLayers { config: Some(config.clone()), ..AgentLayers::default() };
+    let given = AgentLayers::from_config(config.clone());
     Ok((id, AgentFile { path, given, config: Some(config) }))
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum Written {
     Layers(AgentLayers),
 }
 
-/// Arguments of `agent/create` that a file gives.
+/// Arguments of `agent/create` that make up a configuration and a state.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct AgentLayers {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,6 +95,11 @@ fn take_config(state: &mut Option<Value>) -> Vec<Value> {
 }
 
 impl AgentLayers {
+    /// Makes the arguments of a whole configuration.
+    pub(crate) fn from_config(config: Value) -> Self {
+        Self { config: Some(config), ..Self::default() }
+    }
+
     fn new(layers: Vec<Value>, definition: Option<Value>, state: Option<Value>) -> Self {
         Self { config: (!layers.is_empty()).then_some(layers.into()), definition, state }
     }

@@ -21,6 +21,7 @@ use crate::view::request::AgentListRequest;
 use apply::ApplyOptions;
 use clap::Subcommand;
 pub(crate) use files::read_config;
+pub(crate) use layers::AgentLayers;
 use requests::{AgentSwitchRequest, DeleteAgentRequest, ForkAgentRequest, MergedKeys};
 pub(crate) use requests::{CreateAgentRequest, UpdateAgentRequest};
 use serde::Serialize;

@@ -1,11 +1,12 @@
 //! Arguments of the operations `v/ops/agent/…` that commands call.
 
+use super::layers::AgentLayers;
 use crate::domain::ids::AgentId;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Arguments of `v/ops/agent/create`.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CreateAgentRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,6 +22,22 @@ pub(crate) struct CreateAgentRequest<'a> {
     pub(crate) dry_run: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) overwrite: Option<bool>,
+}
+
+impl<'a> CreateAgentRequest<'a> {
+    /// Makes a request without options.
+    pub(crate) const fn new(agent_id: &'a str, layers: &'a AgentLayers) -> Self {
+        let AgentLayers { config, definition, state } = layers;
+        Self {
+            config: config.as_ref(),
+            definition: definition.as_ref(),
+            state: state.as_ref(),
+            agent_id,
+            strict: None,
+            dry_run: None,
+            overwrite: None,
+        }
+    }
 }
 
 /// Arguments of `v/ops/agent/update`.

@@ -15,7 +15,7 @@ mod trouble;
 mod turns;
 
 use super::CliContext;
-use super::agent::CreateAgentRequest;
+use super::agent::{AgentLayers, CreateAgentRequest};
 use super::client::read_view;
 use super::exit::{Exit, Failure};
 use super::lattice::WriteValueRequest;
@@ -153,9 +153,9 @@ async fn open(folder: &DemoFolder, printer: &Printer) -> Result<DemoServer, Fail
     }
     printer.entry("workspace", &paths.join(", "))?;
     for (agent, config) in folder::agents()? {
-        let request = CreateAgentRequest { agent_id: agent, config: Some(&config), ..CreateAgentRequest::default() };
-        up.client.run("v/ops/agent/create", &request, None).await?;
-        let about = config.get("description").and_then(Value::as_str).unwrap_or_default();
+        let about = config.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let layers = AgentLayers::from_config(config);
+        up.client.run("v/ops/agent/create", &CreateAgentRequest::new(agent, &layers), None).await?;
         printer.entry("agent", &format!("{agent}: {about}"))?;
     }
     printer.entry("model", "rules that play both agents; any provider's model can take their place")?;

@@ -1,7 +1,7 @@
 //! The second part of the demo: a typed output that is refused once, a busy provider, a cancelled call, and a task that
 //! kills its workers and is redriven.
 
-use super::super::agent::{CreateAgentRequest, UpdateAgentRequest};
+use super::super::agent::{AgentLayers, CreateAgentRequest, UpdateAgentRequest};
 use super::super::client::{Client, read_view};
 use super::super::escape::escape_data;
 use super::super::exit::Failure;
@@ -81,9 +81,8 @@ fn format_output(record: &JobView) -> String {
 /// Creates an agent with this configuration and the scripted model, and gives it a task.
 async fn submit(client: &Client, agent: &str, mut config: Map<String, Value>, input: Value) -> Result<JobId, Failure> {
     config.insert("model".to_owned(), json!({"provider": "scripted", "name": "rules"}));
-    let config = Value::Object(config);
-    let request = CreateAgentRequest { agent_id: agent, config: Some(&config), ..CreateAgentRequest::default() };
-    client.run("v/ops/agent/create", &request, None).await?;
+    let layers = AgentLayers::from_config(Value::Object(config));
+    client.run("v/ops/agent/create", &CreateAgentRequest::new(agent, &layers), None).await?;
     let answer = client.run("v/ops/agent/request", &AgentTaskRequest::new(agent, input), None).await?;
     let StartedRequestView { job, .. } = read_view(&answer)?;
     Ok(job)

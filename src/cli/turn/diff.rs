@@ -5,7 +5,7 @@ use super::super::escape::escape_data;
 use super::super::exit::{Exit, Failure};
 use super::super::output::CommandOutput;
 use super::table::prompt;
-use crate::view::ledger::{LedgerRowView, LedgerView, TurnView};
+use crate::view::ledger::{LedgerRowView, TurnView};
 use crate::view::to_json;
 use serde::Serialize;
 use serde_json::Value;
@@ -41,22 +41,30 @@ struct PromptDifference<'a> {
 
 pub(crate) fn show(out: CommandOutput, before: &Value, after: &Value) -> Result<Exit, Failure> {
     let (before, after): (TurnView, TurnView) = (read_view(before)?, read_view(after)?);
-    let rows = |turn: &TurnView| turn.ledger.as_ref().map(|ledger| ledger.rows.clone()).unwrap_or_default();
-    let parts = changed_parts(&rows(&before), &rows(&after));
+    let parts = changed_parts(ledger_rows(&before), ledger_rows(&after));
     let lines = match (before.request(), after.request()) {
         (Some(before), Some(after)) => Some(changes(&prompt(before), &prompt(after))),
         _ => None,
     };
-    let hash = |ledger: &LedgerView| ledger.prompt.clone();
     let difference = PromptDifference {
         before: &before.name,
         after: &after.name,
-        same: before.ledger.as_ref().map(hash) == after.ledger.as_ref().map(hash),
+        same: prompt_hash(&before) == prompt_hash(&after),
         parts: &parts,
         lines: lines.as_deref(),
     };
     out.value(&to_json(&difference), || text(out, [&before.name, &after.name], &parts, lines.as_deref()))?;
     Ok(Exit::Ok)
+}
+
+/// Returns the parts of a turn's prompt; none if there was no prompt.
+fn ledger_rows(turn: &TurnView) -> &[LedgerRowView] {
+    turn.ledger.as_ref().map_or(&[][..], |ledger| ledger.rows.as_slice())
+}
+
+/// Returns the hash of a turn's prompt.
+fn prompt_hash(turn: &TurnView) -> Option<&str> {
+    turn.ledger.as_ref().map(|ledger| ledger.prompt.as_str())
 }
 
 fn text(out: CommandOutput, names: [&String; 2], parts: &[ChangedPart], lines: Option<&[String]>) -> String {
