@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod aimock;
+pub mod api_calls;
 pub mod api_tools;
 pub mod attachments;
 pub mod both_stores;

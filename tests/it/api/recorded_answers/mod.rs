@@ -1,11 +1,10 @@
 //! Answers of the API, recorded: a change of one is a decision, made with `TRELLIS_RECORD_ANSWERS=1`, which writes them
 //! anew.
 
+use crate::support::api_calls::{CallNames, closing_site, request};
 use crate::support::cli::Up;
-use reqwest::Method;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,18 +49,6 @@ then = { text = "done" }
 
 /// Answers of a call that is repeated until it stays the same are this far apart.
 const PAUSE: Duration = Duration::from_millis(150);
-
-/// A server that takes a request and answers nothing; its port.
-fn closing_site() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let _ = std::io::Read::read(&mut stream.unwrap(), &mut [0; 4096]);
-        }
-    });
-    port
-}
 
 /// Puts a name in place of what no two runs have in common: ids, times, durations, ports.
 #[derive(Default)]
@@ -200,27 +187,14 @@ fn regex_lite(text: &str, pattern: &str, name: &str) -> String {
 struct Story {
     up: Up,
     client: reqwest::Client,
-    names: BTreeMap<String, String>,
+    names: CallNames,
     masks: Masks,
 }
 
 impl Story {
     async fn call(&self, call: &str) -> Value {
-        let call =
-            self.names.iter().rev().fold(call.to_owned(), |call, (name, id)| call.replace(&format!("${name}"), id));
-        let (first, rest) = call.split_once(' ').unwrap();
-        let request = if rest.starts_with('/') {
-            let (path, body) = rest.split_once(' ').unwrap_or((rest, ""));
-            let path = path.strip_prefix("//").map_or_else(|| format!("/api/v1{path}"), |root| format!("/{root}"));
-            let request =
-                self.client.request(Method::from_bytes(first.as_bytes()).unwrap(), format!("{}{path}", self.up.url));
-            if body.is_empty() { request } else { request.json(&serde_json::from_str::<Value>(body).unwrap()) }
-        } else {
-            let input: Value = serde_json::from_str(rest).unwrap_or_else(|error| panic!("{call}: {error}"));
-            let body = json!({"operation": format!("v/ops/{first}"), "input": input});
-            self.client.post(format!("{}/api/v1/run", self.up.url)).json(&body)
-        };
-        let response = request.send().await.unwrap();
+        let call = self.names.fill(call);
+        let response = request(&self.client, &self.up.url, &call).send().await.unwrap();
         let status = response.status().as_u16();
         let text = response.text().await.unwrap();
         let answer = serde_json::from_str(&text).unwrap_or(Value::String(text));
@@ -246,22 +220,15 @@ impl Story {
             "approvals" => {
                 let open = items.as_array().into_iter().flatten().find(|one| one["answer"].is_null());
                 if let Some(id) = open.and_then(|one| one["id"].as_str()) {
-                    self.names.insert("approval".to_owned(), id.to_owned());
+                    self.names.0.insert("approval".to_owned(), id.to_owned());
                 }
             }
             "outcome" => {
-                drop(self.names.insert(name.to_owned(), items[0]["id"].as_str().unwrap_or_default().to_owned()));
+                drop(self.names.0.insert(name.to_owned(), items[0]["id"].as_str().unwrap_or_default().to_owned()));
             }
             _ => {}
         }
-        for key in ["job", "id", "timer", "sessionId", "hash"] {
-            if let Some(id) = answer[key].as_str() {
-                self.names.insert(format!("{name}.{key}"), id.to_owned());
-            }
-        }
-        if let Some(id) = answer["revocations"].as_array().and_then(|all| all.last()?["id"].as_str()) {
-            self.names.insert(format!("{name}.revocation"), id.to_owned());
-        }
+        self.names.keep(name, answer);
     }
 }
 
@@ -271,7 +238,7 @@ async fn tell() -> Vec<(String, Value)> {
     std::fs::write(dir.path().join("story.rules"), RULES.replace("SITE", &site.to_string())).unwrap();
     let allowed = format!("http_client.allow_hosts=127.0.0.1:{site}");
     let up = Up::start_in(dir, &[&allowed, "http_client.allow_private=true"]);
-    let mut story = Story { up, client: reqwest::Client::new(), names: BTreeMap::new(), masks: Masks::default() };
+    let mut story = Story { up, client: reqwest::Client::new(), names: CallNames::default(), masks: Masks::default() };
     let workers = story.call("worker/list {}").await;
     let own_names = [
         (workers["answer"]["workers"][0]["name"].as_str().unwrap().to_owned(), "WORKER"),

@@ -3,15 +3,15 @@
 
 mod rows;
 
+use crate::support::api_calls::{CallNames, closing_site, request};
 use crate::support::cli::Process;
 use crate::support::fleet::Fleet;
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use futures::StreamExt;
-use reqwest::Method;
 use rows::{ELSEWHERE, PREPARED, ROWS, WITHOUT};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use trellis::venue::operation::Effect;
 
@@ -46,25 +46,12 @@ then = { calls = [{ tool = "memory_write", arguments = { content = "remember me"
 then = { text = "done" }
 "#;
 
-/// A server that takes a request and answers nothing; its port.
-fn closing_site() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let _ = std::io::Read::read(&mut stream.unwrap(), &mut [0; 4096]);
-        }
-    });
-    port
-}
-
 struct Scene {
     fleet: Fleet,
     processes: Option<(Process, Process)>,
     url: String,
     client: reqwest::Client,
-    /// Ids by the names that calls use for them.
-    ids: BTreeMap<String, String>,
+    ids: CallNames,
 }
 
 impl Scene {
@@ -78,8 +65,8 @@ impl Scene {
         );
         std::fs::write(fleet.path().join("fleet.toml"), config + &more).unwrap();
         std::fs::write(fleet.path().join("rows.rules"), RULES.replace("SITE", &site.to_string())).unwrap();
-        let mut scene =
-            Self { fleet, processes: None, url: String::new(), client: reqwest::Client::new(), ids: BTreeMap::new() };
+        let (client, ids) = (reqwest::Client::new(), CallNames::default());
+        let mut scene = Self { fleet, processes: None, url: String::new(), client, ids };
         scene.start_processes();
         scene
     }
@@ -89,27 +76,10 @@ impl Scene {
         (self.processes, self.url) = (Some((worker, serve)), url);
     }
 
-    fn fill(&self, text: &str) -> String {
-        // The longest names first: one may begin another.
-        self.ids.iter().rev().fold(text.to_owned(), |text, (name, id)| text.replace(&format!("${name}"), id))
-    }
-
     /// Makes a call as the table writes it; status and answer.
     async fn call(&self, call: &str) -> (u16, Value) {
-        let call = self.fill(call);
-        let (first, rest) = call.split_once(' ').unwrap();
-        let method = Method::from_bytes(first.as_bytes()).ok().filter(|_| rest.starts_with('/'));
-        let request = if let Some(method) = method {
-            let (path, body) = rest.split_once(' ').unwrap_or((rest, ""));
-            let request = self.client.request(method, format!("{}/api/v1{path}", self.url));
-            let typed = |body: &str| serde_json::from_str::<Value>(body).unwrap();
-            if body.is_empty() { request } else { request.json(&typed(body)) }
-        } else {
-            let input: Value = serde_json::from_str(rest).unwrap();
-            let body = json!({"operation": format!("v/ops/{first}"), "input": input});
-            self.client.post(format!("{}/api/v1/run", self.url)).json(&body)
-        };
-        let response = match request.send().await {
+        let call = self.ids.fill(call);
+        let response = match request(&self.client, &self.url, &call).send().await {
             Ok(response) => response,
             Err(error) => return (0, json!(error.to_string())),
         };
@@ -122,15 +92,7 @@ impl Scene {
     async fn make(&mut self, name: &str, call: &str) {
         let (status, answer) = self.call(call).await;
         assert!((200..300).contains(&status), "{name}: {call}: {status} {answer}");
-        for key in ["job", "id", "timer", "sessionId", "hash"] {
-            if let Some(id) = answer[key].as_str() {
-                self.ids.insert(format!("{name}.{key}"), id.to_owned());
-            }
-        }
-        // Of a policy the newest revocation.
-        if let Some(id) = answer["revocations"].as_array().and_then(|all| all.last()?["id"].as_str()) {
-            self.ids.insert(format!("{name}.revocation"), id.to_owned());
-        }
+        self.ids.keep(name, &answer);
     }
 
     /// Waits for something in an answer.
@@ -159,13 +121,13 @@ impl Scene {
                     own["id"].as_str().map(str::to_owned)
                 })
                 .await;
-            self.ids.insert(format!("approval-{name}"), id);
+            self.ids.0.insert(format!("approval-{name}"), id);
         }
         let outcome = self.until("GET /outcomes", |found| found["items"][0]["id"].as_str().map(str::to_owned)).await;
-        self.ids.insert("outcome".to_owned(), outcome);
+        self.ids.0.insert("outcome".to_owned(), outcome);
         let job = self.take_external().await;
-        self.ids.insert("external".to_owned(), job["job"].as_str().unwrap().to_owned());
-        self.ids.insert("answer".to_owned(), job.to_string());
+        self.ids.0.insert("external".to_owned(), job["job"].as_str().unwrap().to_owned());
+        self.ids.0.insert("answer".to_owned(), job.to_string());
     }
 
     /// The message that an external worker gets.
@@ -186,7 +148,7 @@ impl Scene {
 
     /// The worker's result, until its job has ended.
     async fn answer_external(&self) {
-        let taken: Value = serde_json::from_str(&self.ids["answer"]).unwrap();
+        let taken: Value = serde_json::from_str(&self.ids.0["answer"]).unwrap();
         let context = async_nats::jetstream::new(async_nats::connect(&self.fleet.nats).await.unwrap());
         let body = json!({"job": taken["job"], "token": taken["token"], "status": "COMPLETE", "output": 1});
         let subject = taken["answer"].as_str().unwrap().to_owned();
@@ -197,7 +159,7 @@ impl Scene {
     async fn holds(&self, row: &rows::Row) -> bool {
         let (status, answer) = self.call(row.show).await;
         let shown = format!("{status} {answer}");
-        let words = self.fill(row.holds);
+        let words = self.ids.fill(row.holds);
         // A status isn't looked for in the text: ids of jobs may contain its digits.
         let held = match (words.strip_prefix('!'), words.parse::<u16>()) {
             (Some(words), _) => status < 300 && !shown.contains(words),
@@ -220,7 +182,7 @@ async fn faults(scene: &Scene) -> (Vec<String>, Vec<String>) {
     let lines = scene.lost().await;
     let mut faults = Vec::new();
     for row in ROWS {
-        let words = scene.fill(row.words);
+        let words = scene.ids.fill(row.words);
         let holds = scene.holds(row).await;
         let own: Vec<_> = lines.iter().filter(|line| line.contains(&words)).collect();
         let is_lost = own.iter().any(|line| line.contains(": lost, "));
