@@ -73,7 +73,7 @@ impl QuotaArgs {
                 Client::new(&server)?.put("quota", &Value::Object(limits)).await?
             }
         };
-        context.out.typed_value(&shown, |quota: &QuotaView| table(context.out, quota))?;
+        context.out.typed_value(shown, |quota: &QuotaView| table(context.out, quota))?;
         Ok(Exit::Ok)
     }
 }
@@ -93,6 +93,9 @@ fn table(out: CommandOutput, quota: &QuotaView) -> String {
         let set = if of.own { "an operator" } else { "the venue" };
         vec![kind.as_str().to_owned(), of.used.to_string(), limit, set.to_owned()]
     };
-    let rows = QuotaKind::ALL.map(row);
+    let mut rows: Vec<_> = QuotaKind::ALL.map(row).into();
+    rows.extend(quota.tenant_users.map(|users| {
+        vec!["users of the tenant".to_owned(), users.used.to_string(), users.limit.to_string(), "the venue".to_owned()]
+    }));
     format!("{}\n\n{}", escape_data(&quota.owner), out.table(&["QUOTA", "USED", "LIMIT", "SET BY"], &rows))
 }

@@ -39,7 +39,7 @@ impl SpendArgs {
         query.extend(self.session.map(|session| ("sessionId", session.to_string())));
         query.extend(self.user.map(|user| ("user", user)));
         let shown = Client::new(&self.server)?.get("spend", &query).await?;
-        context.out.typed_value(&shown, |today: &SpendTodayView| report(context.out, today))?;
+        context.out.typed_value(shown, |today: &SpendTodayView| report(context.out, today))?;
         Ok(Exit::Ok)
     }
 }

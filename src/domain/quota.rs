@@ -4,6 +4,7 @@
 //! mailboxes, sessions, and records of jobs. New work and writes that would exceed a limit are refused. Accepted work
 //! is finished, and a deletion is never refused.
 
+use crate::tenant_users::TenantUserLimits;
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
 use std::ops::Add;
@@ -149,8 +150,8 @@ impl Quota {
     }
 }
 
-/// Settings under `quota.*`: limits of every owner for whom operators haven't set others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Settings under `quota.*`: limits of every owner for whom operators haven't set others, and of tenants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuotaSettings {
     /// Number of documents; 0 = any number.
     pub documents: u64,
@@ -160,6 +161,8 @@ pub struct QuotaSettings {
     pub sessions: u64,
     /// Number of jobs; 0 = any number.
     pub jobs: u64,
+    /// Numbers of users that tenants may have.
+    pub tenant_users: TenantUserLimits,
 }
 
 /// A number of bytes, or a percentage of the store's limit.
@@ -191,7 +194,7 @@ impl ByteLimit {
 impl QuotaSettings {
     /// Returns the quota in a store with this limit in bytes.
     pub fn for_store(&self, limit: Option<u64>) -> Quota {
-        let Self { documents, bytes, sessions, jobs } = *self;
+        let Self { documents, bytes, sessions, jobs, tenant_users: _ } = *self;
         let bytes = match bytes {
             ByteLimit::Number(bytes) => bytes,
             // A limit of 0 would mean any number.

@@ -4,9 +4,9 @@ use crate::domain::ids::Owner;
 use crate::domain::quota::{OwnLimits, QuotaKind};
 use crate::store::{DocWrite, Edit, OwnerUsage, StoreError, keys};
 use crate::venue::Venue;
-use crate::view::quota::{QuotaUseView, QuotaView};
+use crate::view::quota::{QuotaUseView, QuotaView, TenantUsersView};
 
-/// Returns what is used of each limit.
+/// Returns what is used of each limit, and how many users the owner's tenant has if they are limited.
 pub async fn usage(venue: &Venue, owner: &Owner) -> Result<QuotaView, StoreError> {
     let OwnerUsage { used, operator_quota: own } = venue.store.usage(owner).await?;
     let quota = venue.quota().await.with_own(own);
@@ -15,12 +15,17 @@ pub async fn usage(venue: &Venue, owner: &Owner) -> Result<QuotaView, StoreError
         let limit = Some(quota.get(kind)).filter(|limit| *limit > 0);
         QuotaUseView { used: used.get(kind), own: own.get(kind).is_some(), limit }
     };
+    let tenant_users = match venue.quota.tenant_users.get(owner.tenant()) {
+        Some(limit) => Some(TenantUsersView { used: venue.store.tenant_users(owner.tenant()).await?, limit }),
+        None => None,
+    };
     Ok(QuotaView {
         owner: owner.to_string(),
         documents: of(QuotaKind::Documents),
         bytes: of(QuotaKind::Bytes),
         sessions: of(QuotaKind::Sessions),
         jobs: of(QuotaKind::Jobs),
+        tenant_users,
     })
 }
 

@@ -10,7 +10,7 @@ use crate::domain::limits::{LIST_BYTES, LIST_LOOKS};
 use crate::domain::spend::ModelUse;
 use crate::store::{StoreError, decode, keys, steps};
 use crate::venue::agents;
-use crate::venue::{Venue, venue_owner};
+use crate::venue::{Venue, tenant_owner, venue_owner};
 use crate::view::spend::{CapCostView, CapTokensView, CapView, ModelSpendView, SessionSpendView, SpendTodayView};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -56,8 +56,8 @@ pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<SpendTo
     })
 }
 
-/// Returns the caps of an owner's day, of a user's day, of a session and of the models, with what is used of them. Only
-/// operators see how much all owners together have used of a model.
+/// Returns the caps of an owner's day, of a user's day, of its tenant's day, of a session and of the models, with what is
+/// used of them. Only operators see how much all owners together have used of a model.
 pub async fn caps(
     venue: &Venue,
     owner: &Owner,
@@ -84,6 +84,10 @@ pub async fn caps(
         let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
         shown.push(cap_view(venue, owner, &keys::user_cap(&date, user), 0, &cap, true).await?);
     }
+    if let Some(cap) = venue.spend.tenant_cap(owner, venue.now()) {
+        let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
+        shown.push(cap_view(venue, &tenant_owner(owner), &keys::owner_cap(&date), 0, &cap, true).await?);
+    }
     for cap in venue.spend.model_caps(venue.now()) {
         let (CapScope::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
         shown.push(cap_view(venue, &venue_owner(), &keys::model_cap(&day.date, name), 0, &cap, sees_all).await?);
@@ -107,6 +111,7 @@ async fn cap_view(
         CapScope::Session => ("session", None, None),
         CapScope::Owner => ("owner", None, None),
         CapScope::User(user) => ("user", Some(user.clone()), None),
+        CapScope::Tenant => ("tenant", None, None),
         CapScope::Model(name) => ("model", None, Some(name.clone())),
     };
     let tokens = cap.limits.tokens.map(|limit| {

@@ -18,6 +18,19 @@ pub struct QuotaView {
     pub sessions: QuotaUseView,
     /// Records of jobs, ended ones included.
     pub jobs: QuotaUseView,
+    /// Users of the owner's tenant; absent if it may have any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant_users: Option<TenantUsersView>,
+}
+
+/// Users of a tenant, and the most that it may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantUsersView {
+    /// Number of registered users.
+    pub used: u64,
+    /// Number of users that the tenant may have.
+    pub limit: u64,
 }
 
 /// One limit of a quota, and what is used of it.

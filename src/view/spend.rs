@@ -29,7 +29,7 @@ pub struct SpendTodayView {
     pub sessions_in_all: usize,
     /// Whether there are more sessions than were read: then all amounts are lower bounds.
     pub partial: bool,
-    /// Caps of the named session, the owner's day, the user's day and the models.
+    /// Caps of the named session, the owner's day, the user's day, its tenant's day and the models.
     #[serde(default)]
     pub caps: Vec<CapView>,
 }
@@ -114,7 +114,7 @@ pub struct JobSpendView {
 #[serde(rename_all = "camelCase")]
 pub struct CapView {
     /// Scope of the cap.
-    #[schemars(extend("enum" = ["session", "owner", "user", "model"]))]
+    #[schemars(extend("enum" = ["session", "owner", "user", "tenant", "model"]))]
     pub of: String,
     /// Of the cap of a user: the user.
     #[serde(skip_serializing_if = "Option::is_none")]

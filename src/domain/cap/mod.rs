@@ -1,4 +1,4 @@
-//! Caps on spending: of a session in its life, of an owner, of one of its users and of a model in a day.
+//! Caps on spending: of a session in its life, of an owner, of one of its users, of a tenant and of a model in a day.
 //!
 //! A [`CapUse`] holds what is spent under a cap and what running calls hold of it. A call is held with its prompt and its
 //! longest reply before it is made, and settled with its real use. So calls that run at the same time can't exceed a
@@ -32,6 +32,8 @@ pub enum CapScope {
     Owner,
     /// One user of an owner, on one day: the user for whom requests are made.
     User(String),
+    /// One tenant, on one day: all its owners together.
+    Tenant,
     /// One model or one provider, on one day, for all owners.
     Model(String),
 }
@@ -89,7 +91,8 @@ impl Cap {
         let resets = match &self.day {
             Some(day) if fits => format!("; it resets at {} ({})", day.ends.rfc3339(), day.zone),
             Some(_) => "; no day has room for a call like this".to_owned(),
-            None => "; a session's cap never resets, a new session has its own".to_owned(),
+            None if fits => "; a session's cap never resets, a new session has its own".to_owned(),
+            None => "; no session has room for a call like this".to_owned(),
         };
         // What other owners have used stays private.
         let why = if matches!(self.of, CapScope::Model(_)) { &BudgetRoomError::Rest } else { why };

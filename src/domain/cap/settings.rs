@@ -44,6 +44,10 @@ pub struct SpendSettings {
     pub owners: Vec<(String, Ceiling)>,
     /// Cap of every user of an owner per day.
     pub user: Ceiling,
+    /// Cap of every tenant per day, of all its owners together.
+    pub tenant: Ceiling,
+    /// Caps of named tenants, in place of `tenant`.
+    pub tenants: Vec<(String, Ceiling)>,
     /// Caps of models per day, by `provider/name` or `provider`.
     pub models: Vec<(String, Ceiling)>,
     /// Prices of models, by `provider/name`.
@@ -112,6 +116,11 @@ impl Ceiling {
     pub fn parse_owners(text: &str) -> Option<Vec<(String, Self)>> {
         let is_known = |name: &str| name.parse::<Owner>().is_ok() || OwnerPart::new(name).is_ok();
         parse_list(text, is_known, Self::parse_named)
+    }
+
+    /// Reads `acme:tokens=5000000, globex:none`: caps of tenants.
+    pub fn parse_tenants(text: &str) -> Option<Vec<(String, Self)>> {
+        parse_list(text, |name| OwnerPart::new(name).is_ok(), Self::parse_named)
     }
 
     /// Reads `openai/gpt-4o:tokens=5000000, openai:cost=100`: caps of models and providers.
@@ -235,6 +244,22 @@ impl SpendSettings {
         (!self.user.is_none()).then(|| Cap { of, name, limits, day, whole: self.waits_for_next_day() })
     }
 
+    /// Returns the cap of the day of an owner's tenant.
+    pub fn tenant_cap(&self, owner: &Owner, now: Millis) -> Option<Cap> {
+        let tenant = owner.tenant().as_str();
+        let named = self.tenants.iter().find(|(known, _)| known == tenant).map(|(_, ceiling)| *ceiling);
+        let ceiling = named.unwrap_or(self.tenant);
+        let name = format!("the cap of tenant `{tenant}` for a day");
+        let day = Some(self.zone.day(now));
+        (!ceiling.is_none()).then(|| Cap {
+            of: CapScope::Tenant,
+            name,
+            limits: ceiling.budget(),
+            day,
+            whole: self.waits_for_next_day(),
+        })
+    }
+
     /// Returns the cap of a session: the venue's, and its agent's.
     pub fn session_cap(&self, agents: Ceiling) -> Option<Cap> {
         let ceiling = self.session.lower(agents);
@@ -261,7 +286,7 @@ impl SpendSettings {
             |cap: &Cap| matches!(&cap.of, CapScope::Model(name) if *name == model.provider || *name == model.id());
         let own =
             self.session_cap(agents).into_iter().chain(self.owner_cap(owner, now)).chain(self.user_cap(user, now));
-        own.chain(self.model_caps(now).filter(covers)).collect()
+        own.chain(self.tenant_cap(owner, now)).chain(self.model_caps(now).filter(covers)).collect()
     }
 
     /// Returns why calls of a model can't be made: a cap of the venue limits their cost, and only the agent's author
@@ -276,6 +301,22 @@ impl SpendSettings {
         Some(format!("{} is in money, and model `{id}` has no price in `spend.prices`: it is not called", cap.name))
     }
 
+    /// Returns the key of the first setting that caps money; `spend.models` if none does.
+    pub fn money_setting(&self) -> &'static str {
+        let caps_money = |ceiling: &Ceiling| ceiling.cost.is_some();
+        let any = |named: &[(String, Ceiling)]| named.iter().any(|(_, ceiling)| caps_money(ceiling));
+        let settings = [
+            ("spend.models", any(&self.models)),
+            ("spend.session", caps_money(&self.session)),
+            ("spend.owner", caps_money(&self.owner)),
+            ("spend.owners", any(&self.owners)),
+            ("spend.user", caps_money(&self.user)),
+            ("spend.tenant", caps_money(&self.tenant)),
+            ("spend.tenants", any(&self.tenants)),
+        ];
+        settings.into_iter().find(|(_, caps)| *caps).map_or("spend.models", |(key, _)| key)
+    }
+
     /// Checks that the venue has a price for each model whose cost is capped.
     pub fn check(&self) -> Result<(), SpendSettingsError> {
         let in_money = |ceiling: &Ceiling| ceiling.cost.is_some();
@@ -285,8 +326,8 @@ impl SpendSettings {
         if let Some((name, _)) = missing {
             return Err(SpendSettingsError::UnpricedModel { model: name.clone() });
         }
-        let mut all = [&self.session, &self.owner, &self.user].into_iter();
-        let mut named = self.owners.iter().chain(&self.models).map(|(_, ceiling)| ceiling);
+        let mut all = [&self.session, &self.owner, &self.user, &self.tenant].into_iter();
+        let mut named = self.owners.iter().chain(&self.tenants).chain(&self.models).map(|(_, ceiling)| ceiling);
         if self.prices.is_empty() && (all.any(in_money) || named.any(in_money)) {
             return Err(SpendSettingsError::NoPrices);
         }

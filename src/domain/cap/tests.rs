@@ -65,6 +65,8 @@ fn a_cap_that_is_reached_says_which_it_is_and_when_it_resets() {
         panic!("no room")
     };
     assert!(reason.ends_with("a session's cap never resets, a new session has its own"), "{reason}");
+    let Err(HoldError::Capped { reason, .. }) = hold(&mut caps, call("a", 1_400, 300)) else { panic!("no room") };
+    assert!(reason.ends_with("; no session has room for a call like this"), "{reason}");
 }
 
 #[test]
@@ -280,6 +282,39 @@ fn a_call_falls_under_the_caps_of_session_owner_user_and_model() {
 }
 
 #[test]
+fn a_tenants_cap_is_its_own_or_the_general_one() {
+    let settings = SpendSettings {
+        tenant: Ceiling::parse("tokens=200").unwrap(),
+        tenants: Ceiling::parse_tenants("acme:tokens=300, globex:none").unwrap(),
+        ..SpendSettings::default()
+    };
+    let model = ModelSettings::new("openai", "mini");
+    for (owner, expected) in [
+        ("acme/ann", Some(("the cap of tenant `acme` for a day", 300))),
+        ("acme/bob", Some(("the cap of tenant `acme` for a day", 300))),
+        ("globex/ann", None),
+        ("acme2/ann", Some(("the cap of tenant `acme2` for a day", 200))),
+    ] {
+        let caps = settings.caps_of_call(&owner.parse().unwrap(), "", &model, Ceiling::default(), Millis(1));
+        let found: Vec<_> = caps.iter().map(|cap| (cap.name.as_str(), cap.limits.tokens.unwrap())).collect();
+        assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{owner}");
+        assert!(caps.iter().all(|cap| cap.of == CapScope::Tenant && cap.day.is_some()), "{caps:?}");
+    }
+    for (text, good) in [("", true), ("acme:tokens=5", true), ("acme/ann:tokens=5", false), ("acme:", false)] {
+        assert_eq!(Ceiling::parse_tenants(text).is_some(), good, "{text}");
+    }
+    let in_money = Ceiling::parse("cost=1").unwrap();
+    for settings in [
+        SpendSettings { tenant: in_money, ..SpendSettings::default() },
+        SpendSettings { tenants: vec![("acme".to_owned(), in_money)], ..SpendSettings::default() },
+    ] {
+        assert_eq!(settings.check(), Err(SpendSettingsError::NoPrices));
+        let why = settings.price_error(&"acme/ann".parse().unwrap(), &model).unwrap();
+        assert!(why.contains("the cap of tenant `acme`") && why.contains("`spend.prices`"), "{why}");
+    }
+}
+
+#[test]
 fn a_cap_in_money_needs_a_price_that_the_venue_says() {
     let owner = "me/me".parse().unwrap();
     let mut settings = settings();
@@ -294,8 +329,10 @@ fn a_cap_in_money_needs_a_price_that_the_venue_says() {
     assert!(why.contains("owner `me/me`") && why.contains("`openai/own`") && why.contains("`spend.prices`"), "{why}");
     settings.prices.clear();
     assert!(settings.check().unwrap_err().to_string().contains("`openai/big`"));
+    assert_eq!(settings.money_setting(), "spend.models");
     settings.models.clear();
     assert_eq!(settings.check(), Err(SpendSettingsError::NoPrices));
+    assert_eq!(settings.money_setting(), "spend.owner", "the error names the setting that needs prices");
 }
 
 #[test]

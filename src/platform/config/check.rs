@@ -274,7 +274,7 @@ fn check_combinations(l: &mut ConfigLayers, config: &Config) {
         "a client has one login: expected `bus.creds_file` or a user in `bus.url`, got both".to_owned(),
     );
     if let Err(problem) = config.spend.check() {
-        clash(["spend.prices", "spend.models"], true, problem.to_string());
+        clash(["spend.prices", config.spend.money_setting()], true, problem.to_string());
     }
     clash(
         ["retry.max", "retry.first"],

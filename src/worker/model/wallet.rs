@@ -1,17 +1,19 @@
 //! Accounts that a model call is paid from: those of its task, and those of the caps of its session, of its owner's
-//! day, of its user's day and of its model's day.
+//! day, of its user's day, of its tenant's day and of its model's day.
 //!
-//! The owner's accounts are in one place of the store and are reserved, or settled, in one write. Accounts that all
-//! owners share are in another place and are reserved after it; if there is no room, the first reservation is settled.
+//! The owner's accounts are in one place of the store and are reserved, or settled, in one write. The account that the
+//! owners of a tenant share, and those that all owners share, are in two other places and are reserved after it; if
+//! there is no room, the earlier reservations are settled.
 //! What a dead worker has reserved counts as spent at the next call of its session, or after an hour and a half: the
 //! call may have been made. A paid reply is never lost to a failed settlement: it then counts as it was reserved.
 
 use crate::domain::budget::{Allotment, BudgetedCall, HoldError, Purse};
 use crate::domain::cap::{Cap, CapScope, CapUse};
 use crate::domain::chat::{ModelSettings, Price, TokenUsage};
+use crate::domain::ids::Owner;
 use crate::domain::turn::TurnInput;
 use crate::store::{DocKey, StoreError, keys};
-use crate::venue::{own_records, venue_owner};
+use crate::venue::{is_reserved, own_records, tenant_owner, venue_owner};
 use crate::worker::state::Worker;
 use crate::worker::state::accounts::{AccountSet, Payment, PaymentStep, clamp_tokens};
 use std::sync::Arc;
@@ -21,7 +23,8 @@ pub(crate) struct Wallet<'w> {
     worker: &'w Worker,
     purse: &'w Purse,
     own_accounts: Arc<AccountSet>,
-    shared_accounts: Arc<AccountSet>,
+    /// Accounts that other owners share: those of the tenant, then those of the venue.
+    shared_accounts: [Arc<AccountSet>; 2],
 }
 
 /// Why a payment is not made.
@@ -41,14 +44,16 @@ impl From<StoreError> for PaymentError {
 
 impl<'w> Wallet<'w> {
     /// Collects the accounts of a turn that calls this model.
-    pub(crate) fn for_turn(worker: &'w Worker, setting: &'w TurnInput, model: &ModelSettings) -> Self {
-        let (spend, purse, owner) = (&worker.venue.spend, &setting.purse, &setting.owner);
-        let session = setting.session.token();
+    pub(crate) fn for_turn(worker: &'w Worker, turn_input: &'w TurnInput, model: &ModelSettings) -> Self {
+        let (spend, purse, owner) = (&worker.venue.spend, &turn_input.purse, &turn_input.owner);
+        let session = turn_input.session.token();
         let inherited = purse.inherited.iter().map(|name| (keys::account(name), None));
         let of_task = purse.own.iter().map(|(name, account)| (keys::account(name), Some(account.clone())));
-        let user = setting.mandate.envelope.user(owner);
-        let caps = spend.caps_of_call(owner, &user, model, setting.config.limits.session, worker.venue.now());
-        let (shared, caps): (Vec<_>, Vec<_>) = caps.into_iter().partition(|cap| matches!(cap.of, CapScope::Model(_)));
+        let user = turn_input.mandate.envelope.user(owner);
+        let caps = spend.caps_of_call(owner, &user, model, turn_input.config.limits.session, worker.venue.now());
+        let (of_models, caps): (Vec<_>, Vec<_>) =
+            caps.into_iter().partition(|cap| matches!(cap.of, CapScope::Model(_)));
+        let (of_tenant, caps): (Vec<_>, Vec<_>) = caps.into_iter().partition(|cap| cap.of == CapScope::Tenant);
         let (mut keys, accounts): (Vec<_>, Vec<_>) = inherited.chain(of_task).unzip();
         let of_owner = caps.iter().any(|cap| cap.of == CapScope::Owner);
         let of_user = caps.iter().find(|cap| matches!(cap.of, CapScope::User(_)));
@@ -56,10 +61,10 @@ impl<'w> Wallet<'w> {
         // one request causes, by its account.
         let lane = match of_user {
             _ if of_owner => String::new(),
-            Some(cap) => cap_account_key(cap, setting),
+            Some(cap) => cap_account_key(cap, turn_input),
             None => keys.first().unwrap_or(&session).clone(),
         };
-        keys.extend(caps.iter().map(|cap| cap_account_key(cap, setting)));
+        keys.extend(caps.iter().map(|cap| cap_account_key(cap, turn_input)));
         let holder = format!("{}/{session}", owner.token());
         let own = AccountSet {
             owner: owner.clone(),
@@ -68,41 +73,57 @@ impl<'w> Wallet<'w> {
             keys,
             accounts,
             caps,
-            turns_before_reset: setting.state.since,
+            turns_before_reset: turn_input.state.since,
         };
-        let shared = AccountSet {
-            owner: venue_owner(),
-            holder,
-            lane: model.provider.clone(),
-            keys: shared.iter().map(|cap| cap_account_key(cap, setting)).collect(),
+        let shared = |owner: Owner, lane: &str, caps: Vec<Cap>| AccountSet {
+            owner,
+            holder: holder.clone(),
+            lane: lane.to_owned(),
+            keys: caps.iter().map(|cap| cap_account_key(cap, turn_input)).collect(),
             accounts: Vec::new(),
-            caps: shared,
+            caps,
             turns_before_reset: 0,
         };
-        Self { worker, purse, own_accounts: Arc::new(own), shared_accounts: Arc::new(shared) }
+        let of_tenant = shared(tenant_owner(owner), "", of_tenant);
+        let of_models = shared(venue_owner(), &model.provider, of_models);
+        Self { worker, purse, own_accounts: Arc::new(own), shared_accounts: [of_tenant, of_models].map(Arc::new) }
     }
 
     /// Reserves the cost of a call in all accounts or in none; `None` where nothing limits it. Before the `last` call
     /// of a task its own budget doesn't count; caps do.
     pub(crate) async fn hold(&self, call: BudgetedCall<'_>, last: bool) -> Result<Option<Allotment>, PaymentError> {
         let BudgetedCall { prompt, reply, price, now, .. } = call;
-        let step = PaymentStep::Hold { prompt, reply, price, now, last };
-        let own = self.apply_payment(&self.own_accounts, step).await?;
-        let reply = own.map_or(reply, |own| Some(clamp_tokens(own.reply)));
-        match self.apply_payment(&self.shared_accounts, PaymentStep::Hold { prompt, reply, price, now, last }).await {
-            Ok(shared) => Ok(shared
-                .map(|granted| Allotment { cut_by: granted.cut_by.or(own.and_then(|own| own.cut_by)), ..granted })
-                .or(own)),
-            Err(error) => {
-                self.settle_account(&self.own_accounts, None).await;
-                Err(error)
+        let [of_tenant, of_models] = &self.shared_accounts;
+        let mut granted: Option<Allotment> = None;
+        let mut held = Vec::new();
+        for place in [&self.own_accounts, of_tenant, of_models] {
+            let reply = granted.map_or(reply, |granted| Some(clamp_tokens(granted.reply)));
+            match self.apply_payment(place, PaymentStep::Hold { prompt, reply, price, now, last }).await {
+                Ok(Some(next)) => {
+                    let cut_by = next.cut_by.or(granted.and_then(|granted| granted.cut_by));
+                    granted = Some(Allotment { cut_by, ..next });
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    for earlier in held {
+                        self.settle_account(earlier, None).await;
+                    }
+                    return Err(error);
+                }
             }
+            held.push(place);
         }
+        Ok(granted)
     }
 
     /// Replaces the reservation by what the call used; `None`: it was not made.
     pub(crate) async fn settle(&self, used: Option<(TokenUsage, Option<Price>)>) {
-        tokio::join!(self.settle_account(&self.own_accounts, used), self.settle_account(&self.shared_accounts, used));
+        let [of_tenant, of_models] = &self.shared_accounts;
+        tokio::join!(
+            self.settle_account(&self.own_accounts, used),
+            self.settle_account(of_tenant, used),
+            self.settle_account(of_models, used)
+        );
     }
 
     async fn settle_account(&self, place: &Arc<AccountSet>, used: Option<(TokenUsage, Option<Price>)>) {
@@ -130,9 +151,9 @@ impl<'w> Wallet<'w> {
             let payment = Payment::new(Arc::clone(place), step.clone());
             self.worker.payments.apply(&venue.store, venue.now(), &place.owner, &place.lane, payment)
         };
-        let paid = if place.owner == venue_owner() {
-            // An unreadable record of the venue must not stop the calls of an owner.
-            own_records::change_or_reset::<CapUse, _, _>(venue, &place.keys, pay).await
+        let paid = if is_reserved(&place.owner) {
+            // An unreadable record of the venue or of a tenant must not stop the calls of an owner.
+            own_records::change_or_reset::<CapUse, _, _>(venue, &place.owner, &place.keys, pay).await
         } else {
             pay().await
         };
@@ -149,11 +170,11 @@ impl<'w> Wallet<'w> {
 }
 
 /// Returns the key of a cap's account.
-fn cap_account_key(cap: &Cap, setting: &TurnInput) -> DocKey {
+fn cap_account_key(cap: &Cap, turn_input: &TurnInput) -> DocKey {
     let date = cap.day.as_ref().map(|day| day.date.as_str()).unwrap_or_default();
     match &cap.of {
-        CapScope::Session => keys::session_cap(&setting.session),
-        CapScope::Owner => keys::owner_cap(date),
+        CapScope::Session => keys::session_cap(&turn_input.session),
+        CapScope::Owner | CapScope::Tenant => keys::owner_cap(date),
         CapScope::User(user) => keys::user_cap(date, user),
         CapScope::Model(name) => keys::model_cap(date, name),
     }

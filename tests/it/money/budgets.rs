@@ -183,6 +183,7 @@ async fn a_budget_that_can_t_be_kept_is_refused() {
     // A model without a price can't keep to a cost.
     let job = run(&venue, "endless", "free", json!({"cost": 1.0})).await;
     assert!(failure(&job).1.contains("the model has no `price`"), "{:?}", failure(&job));
+    assert!(!failure(&job).1.contains("used up"), "nothing is used: {:?}", failure(&job));
 }
 
 #[tokio::test(flavor = "multi_thread")]

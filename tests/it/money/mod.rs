@@ -6,5 +6,6 @@ pub mod caps;
 mod job_spend;
 mod quota_of_writes;
 mod quotas;
+mod tenants;
 mod unmade_calls;
 mod user_caps;

@@ -18,6 +18,13 @@ pub(super) fn read(l: &mut ConfigLayers) -> SpendSettings {
             Ceiling::parse_owners,
         ),
         user: parse(l, "spend.user", CEILING, Ceiling::parse),
+        tenant: parse(l, "spend.tenant", CEILING, Ceiling::parse),
+        tenants: parse(
+            l,
+            "spend.tenants",
+            "tenants with commas between such as `acme:tokens=5000000, globex:cost=10, initech:none`",
+            Ceiling::parse_tenants,
+        ),
         models: parse(
             l,
             "spend.models",

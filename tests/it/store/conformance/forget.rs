@@ -102,11 +102,11 @@ pub async fn a_session_that_is_due_or_waits_is_not_forgotten(world: World) {
     assert_eq!(world.known().await.len(), 3);
 }
 
-pub async fn a_seated_session_without_mail_is_forgotten_like_any_other(world: World) {
+pub async fn a_set_session_without_mail_is_forgotten_like_any_other(world: World) {
     world.agent().await;
-    let seat = SessionSnapshot { version: 7, state: Bytes::from_static(b"state"), quota: None };
+    let snapshot = SessionSnapshot { version: 7, state: Bytes::from_static(b"state"), quota: None };
     assert_eq!(
-        world.store.set_session(at(4), &world.owner, &session("branch"), Some(&seat), &[]).await.unwrap(),
+        world.store.set_session(at(4), &world.owner, &session("branch"), Some(&snapshot), &[]).await.unwrap(),
         SetSessionOutcome::Done
     );
     let facts = world.facts("branch").await;

@@ -40,19 +40,19 @@ pub async fn a_holder_is_told_the_versions_that_it_stands_on(w: World) {
     write(vec![put(keys::POLICY, "b"), put(keys::ERASURES, "")]).await;
     let check = w.store.checkpoint(at(2), &grant.lease, &checkpoint("r", &[])).await.unwrap();
     assert_eq!(check, LeaseCheck::Held { cancelled: false, policy: 2 });
-    let ground = |next: Continuation| match next {
-        Continuation::Held { versions: ground, .. } => ground,
+    let versions = |next: Continuation| match next {
+        Continuation::Held { versions, .. } => versions,
         Continuation::Released { .. } => panic!("expected the lease to be kept"),
     };
     // A turn's own writes count.
     let own = Commit { writes: vec![put(keys::POLICY, "c")], ..turn(&grant) };
     let CommitOutcome::Done(next) = w.commit(at(3), &grant, &own).await else { panic!("expected a commit") };
-    assert_eq!(ground(next), of(1, 3, 1));
+    assert_eq!(versions(next), of(1, 3, 1));
     w.agent().await;
     let ReleaseOutcome::Done(next) = w.store.release(at(4), &grant.lease, LeaseUse::Keep).await.unwrap() else {
         panic!("held")
     };
-    assert_eq!(ground(next), of(2, 3, 1));
+    assert_eq!(versions(next), of(2, 3, 1));
     w.store.release(at(5), &grant.lease, release(grant.arrivals)).await.unwrap();
     // What is deleted has a version; an agent that is gone has none.
     write(vec![DocWrite::delete(keys::POLICY)]).await;
@@ -62,7 +62,7 @@ pub async fn a_holder_is_told_the_versions_that_it_stands_on(w: World) {
     let ReleaseOutcome::Done(next) = w.store.release(at(7), &grant.lease, LeaseUse::Keep).await.unwrap() else {
         panic!("held")
     };
-    assert_eq!(ground(next), of(0, 4, 1));
+    assert_eq!(versions(next), of(0, 4, 1));
 }
 
 pub async fn epochs_grow_with_time_and_by_one_when_it_stands_still(w: World) {

@@ -26,6 +26,7 @@ mod repeated_calls;
 mod set_session;
 mod simulated;
 mod sweep;
+mod tenants;
 mod typed;
 
 use bytes::Bytes;
@@ -136,7 +137,7 @@ macro_rules! conformance {
                     a_forgotten_event_is_new_again a_session_that_rests_is_forgotten_and_begins_anew
                     a_session_that_got_something_meanwhile_keeps_all
                     a_session_that_is_due_or_waits_is_not_forgotten
-                    a_seated_session_without_mail_is_forgotten_like_any_other;
+                    a_set_session_without_mail_is_forgotten_like_any_other;
                 lease:
                     a_grant_has_everything_to_go_on a_holder_is_told_the_versions_that_it_stands_on epochs_grow_with_time_and_by_one_when_it_stands_still a_live_lease_is_busy a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
                     a_request_whose_lease_was_given_back_is_like_any_other
@@ -158,8 +159,8 @@ macro_rules! conformance {
                     arrivals_minus_consumed_is_the_mailbox a_session_shows_what_its_last_commit_left
                     store_settings_are_reported;
                 set_session:
-                    a_new_session_goes_on_behind_its_seat a_seat_makes_its_owner_known a_seat_twice_is_once_and_no_session_is_replaced
-                    a_held_session_is_neither_seated_nor_forgotten no_session_is_forgotten_or_seated_under_a_check_that_fails
+                    a_new_session_goes_on_behind_its_snapshot a_set_session_makes_its_owner_known a_session_set_twice_is_set_once_and_none_is_replaced
+                    a_held_session_is_neither_set_nor_forgotten no_session_is_forgotten_or_set_under_a_check_that_fails
                     a_forgotten_session_is_gone_and_begins_again
                     no_holder_of_before_comes_back_after_a_session_was_forgotten
                     a_forgotten_session_holds_no_slot_and_waits_for_none
@@ -173,6 +174,9 @@ macro_rules! conformance {
                     other_due_work_is_named_by_its_first_document
                     unpublished_messages_are_handed_out_once_per_grace published_messages_are_gone
                     a_wake_message_names_its_session a_damaged_gate_stops_neither_sweep_nor_release;
+                tenants:
+                    a_tenants_users_are_counted_and_limited owners_with_documents_are_never_too_many
+                    registrations_at_once_do_not_pass_the_limit;
                 typed:
                     edits_at_once_all_count an_edit_that_others_always_outrun_is_given_up
                     an_edit_decides_what_is_written_and_within_what typed_writes_become_document_writes

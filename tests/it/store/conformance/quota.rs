@@ -65,14 +65,15 @@ pub async fn documents_of_an_owner_are_counted(world: World) {
     assert_eq!(world.store.forget(T0, &world.owner, &forget).await.unwrap(), ForgetOutcome::Done);
     assert_eq!(world.used().await, before, "nothing is left of it");
 
-    let seat = SessionSnapshot { version: 3, state: Bytes::from_static(b"12345"), quota: None };
-    let seated = async |seat| world.store.set_session(T0, &world.owner, &session("fork"), seat, &[]).await.unwrap();
-    assert_eq!(seated(Some(&seat)).await, SetSessionOutcome::Done);
+    let snapshot = SessionSnapshot { version: 3, state: Bytes::from_static(b"12345"), quota: None };
+    let set =
+        async |snapshot| world.store.set_session(T0, &world.owner, &session("fork"), snapshot, &[]).await.unwrap();
+    assert_eq!(set(Some(&snapshot)).await, SetSessionOutcome::Done);
     let with = QuotaCounts { sessions: 1, bytes: before.bytes + 5, ..before };
     assert_eq!(world.used().await, with);
     world.append(T0, "fork", message("m1")).await;
     assert!(world.used().await.bytes > with.bytes, "what waits in a mailbox counts");
-    assert_eq!(seated(None).await, SetSessionOutcome::Done);
+    assert_eq!(set(None).await, SetSessionOutcome::Done);
     assert_eq!(world.used().await, before);
 }
 
@@ -186,8 +187,8 @@ pub async fn events_over_quota_are_refused_and_not_remembered(world: World) {
     assert_eq!(world.appended("main", message("m9"), Quota { sessions: 1, jobs: 1, ..NONE }).await, Intake::New);
     let result = event(EventKind::Result, "r1");
     assert_eq!(world.appended("main", result, Quota { documents: 1, ..NONE }).await, Intake::New);
-    let seat = SessionSnapshot { version: 1, state: Bytes::new(), quota: Some(Quota { sessions: 1, ..NONE }) };
-    let refused = world.store.set_session(T0, &world.owner, &session("fork"), Some(&seat), &[]).await.unwrap_err();
+    let snapshot = SessionSnapshot { version: 1, state: Bytes::new(), quota: Some(Quota { sessions: 1, ..NONE }) };
+    let refused = world.store.set_session(T0, &world.owner, &session("fork"), Some(&snapshot), &[]).await.unwrap_err();
     assert!(matches!(refused, StoreError::Over(QuotaExceeded { kind: QuotaKind::Sessions, .. })), "{refused}");
 }
 

@@ -11,7 +11,7 @@ pub struct SimulatedFixture(Arc<ServerStore>);
 
 impl Fixture for SimulatedFixture {
     async fn new() -> Option<Self> {
-        Some(Self(ServerStore::new(&World::still())))
+        Some(Self(ServerStore::new(&World::instant())))
     }
 
     fn store(&self) -> Arc<dyn Store> {
