@@ -182,7 +182,7 @@ pub fn resolve_with(
     for path in found {
         let Some(found) = catalog.find(path) else { continue };
         let unbound = table.unbound.iter().find(|(unbound, _)| *unbound == found.path);
-        match unbound.map(|(_, reason)| reason.clone()).or_else(|| table.foreign_binding(&found)) {
+        match unbound.map(|(_, reason)| reason.clone()).or_else(|| table.closed_reason(&found)) {
             None => table.offer(&found, &NamedTool::default()),
             Some(reason) => table.refused.push((found.requested_path.clone(), reason)),
         }
@@ -211,20 +211,28 @@ impl ToolTableBuilder<'_> {
         ToolTable { injections, reaches, guards, reports, versions, ..ToolTable::new(specs, targets, self.refused) }
     }
 
-    /// Returns why a published operation that no tool of the configuration names is closed; `None` if it isn't. Others
-    /// write its schema: by the name of an argument they could have a value that is bound for all tools.
-    fn foreign_binding(&self, found: &OperationInfo) -> Option<String> {
+    /// Returns why a published operation that no tool of the configuration names is closed; `None` if it isn't.
+    fn closed_reason(&self, found: &OperationInfo) -> Option<String> {
         if !self.versions.contains_key(&found.path) {
             return None;
         }
         let bindings = &self.config.tool_arg_injection;
         let names = binding_names(self.config, None, found);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let Injection { values, unresolved, defaults, .. } =
-            bindings.plan(&names, &found.input, self.values).ok()?.injection;
-        let unresolved = unresolved.iter().map(|unresolved| &unresolved.argument);
-        let mut filled = values.keys().chain(defaults.keys()).chain(unresolved);
-        let foreign = filled.find(|argument| !bindings.binds(&names, argument))?;
+        let planned = bindings.plan(&names, &found.input, self.values).ok()?;
+        self.foreign_binding(found, &names, &planned.injection)
+    }
+
+    /// Returns why a published operation with these `names` is closed, and not bound by this plan. Others write its
+    /// schema: by the name of an argument they could have a value that is bound for all tools.
+    fn foreign_binding(&self, found: &OperationInfo, names: &[&str], planned: &Injection) -> Option<String> {
+        if !self.versions.contains_key(&found.path) {
+            return None;
+        }
+        let bindings = &self.config.tool_arg_injection;
+        let unresolved = planned.unresolved.iter().map(|unresolved| &unresolved.argument);
+        let mut filled = planned.values.keys().chain(planned.defaults.keys()).chain(unresolved);
+        let foreign = filled.find(|argument| !bindings.binds(names, argument))?;
         let argument = quote_foreign(foreign);
         Some(format!("its argument `{argument}` is bound for all tools, and `tools` of the agent don't name it"))
     }
@@ -266,16 +274,13 @@ impl ToolTableBuilder<'_> {
         if let Some((_, reason)) = self.unbound.iter().find(|(path, _)| *path == found.path) {
             return GuardRule::Refuse(reason.clone());
         }
-        if let Some(reason) = self.foreign_binding(found) {
-            return GuardRule::Refuse(reason);
-        }
         let names = binding_names(self.config, None, found);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let planned = self.config.tool_arg_injection.plan(&names, &found.input, self.values);
-        planned.map_or_else(
-            |unknown| GuardRule::Refuse(unknown.to_string()),
-            |planned| GuardRule::Inject(planned.injection),
-        )
+        let planned = match self.config.tool_arg_injection.plan(&names, &found.input, self.values) {
+            Ok(planned) => planned.injection,
+            Err(unknown) => return GuardRule::Refuse(unknown.to_string()),
+        };
+        self.foreign_binding(found, &names, &planned).map_or_else(|| GuardRule::Inject(planned), GuardRule::Refuse)
     }
 
     /// Whether a tool can have this name; if not, the reason is recorded under `what`.

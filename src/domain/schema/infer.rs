@@ -8,11 +8,11 @@ use std::collections::HashMap;
 /// arrays. Enumerations, formats and bounds are not inferred. An object with more than [`INFER_PROPERTIES`] different
 /// keys counts as a map whose entries share one schema.
 pub fn infer<'v>(samples: impl IntoIterator<Item = &'v Value>) -> Value {
-    let mut seen = SampleFacts::default();
+    let mut facts = SampleFacts::default();
     for sample in samples {
-        seen.add(sample);
+        facts.add(sample);
     }
-    seen.schema()
+    facts.schema()
 }
 
 /// Facts about one place of the samples.
@@ -20,16 +20,22 @@ pub fn infer<'v>(samples: impl IntoIterator<Item = &'v Value>) -> Value {
 struct SampleFacts {
     /// Type names in the order of their first occurrence.
     types: Vec<&'static str>,
+    /// Number of values that are objects.
     objects: usize,
+    /// Properties of those objects by key, in the order of their first occurrence.
     properties: Vec<(String, Property)>,
-    places: HashMap<String, usize>,
+    /// Index into `properties` by key.
+    indices: HashMap<String, usize>,
+    /// Facts about the items of all arrays together; `None` if no value is an array.
     items: Option<Box<SampleFacts>>,
 }
 
+/// One property of the objects at one place.
 #[derive(Default)]
 struct Property {
+    /// Number of objects that have it.
     count: usize,
-    seen: SampleFacts,
+    values: SampleFacts,
 }
 
 impl SampleFacts {
@@ -45,9 +51,9 @@ impl SampleFacts {
         });
         match value {
             Value::Array(items) => {
-                let seen = self.items.get_or_insert_default();
+                let facts = self.items.get_or_insert_default();
                 for item in items {
-                    seen.add(item);
+                    facts.add(item);
                 }
             }
             Value::Object(map) => {
@@ -67,26 +73,26 @@ impl SampleFacts {
     }
 
     fn add_property(&mut self, key: &str, value: &Value) {
-        let place = *self.places.entry(key.to_owned()).or_insert_with(|| {
+        let index = *self.indices.entry(key.to_owned()).or_insert_with(|| {
             self.properties.push((key.to_owned(), Property::default()));
             self.properties.len() - 1
         });
-        let property = &mut self.properties[place].1;
+        let property = &mut self.properties[index].1;
         property.count += 1;
-        property.seen.add(value);
+        property.values.add(value);
     }
 
-    /// Adds the facts about another place.
+    /// Adds the facts about another place, as if its values stood here.
     fn join(&mut self, other: Self) {
         other.types.into_iter().for_each(|name| self.add_type(name));
         self.objects += other.objects;
         for (key, property) in other.properties {
-            if let Some(place) = self.places.get(&key) {
-                let known = &mut self.properties[*place].1;
+            if let Some(index) = self.indices.get(&key) {
+                let known = &mut self.properties[*index].1;
                 known.count += property.count;
-                known.seen.join(property.seen);
+                known.values.join(property.values);
             } else {
-                self.places.insert(key.clone(), self.properties.len());
+                self.indices.insert(key.clone(), self.properties.len());
                 self.properties.push((key, property));
             }
         }
@@ -97,6 +103,7 @@ impl SampleFacts {
         }
     }
 
+    /// Makes the schema that all values of the place fit.
     fn schema(self) -> Value {
         let mut schema = Map::new();
         let decimal = self.types.contains(&"number");
@@ -108,13 +115,13 @@ impl SampleFacts {
         }
         if self.properties.len() > INFER_PROPERTIES {
             let mut entry = Self::default();
-            self.properties.into_iter().for_each(|(_, property)| entry.join(property.seen));
+            self.properties.into_iter().for_each(|(_, property)| entry.join(property.values));
             schema.insert("additionalProperties".into(), entry.schema());
         } else if self.objects > 0 {
             let always = |(_, property): &&(String, Property)| property.count == self.objects;
             let required: Vec<_> = self.properties.iter().filter(always).map(|(key, _)| key.clone()).collect();
             let properties: Map<_, _> =
-                self.properties.into_iter().map(|(key, property)| (key, property.seen.schema())).collect();
+                self.properties.into_iter().map(|(key, property)| (key, property.values.schema())).collect();
             schema.insert("properties".into(), properties.into());
             if !required.is_empty() {
                 schema.insert("required".into(), required.into());

@@ -1,5 +1,6 @@
 //! JSON Schema as plain data: checks values against schemas, and infers schemas from samples.
 
+mod annotations;
 pub mod coerce;
 mod validator_cache;
 pub(crate) mod cost;
@@ -12,9 +13,10 @@ use jsonschema::ValidationError;
 use serde_json::Value;
 use std::fmt;
 
+pub use annotations::edit_annotations;
 pub use cost::{SchemaCostError, cost};
 pub use integers::{IntegerRangeError, integer_from_float, make_whole};
-pub use validator_cache::compile;
+pub use validator_cache::{compile, has_patterns};
 
 /// Why a schema can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -61,6 +61,11 @@ pub fn compile(schema: &Value) -> Result<Validator, SchemaError> {
     })
 }
 
+/// Whether a schema has patterns; a name or a value may look like one.
+pub fn has_patterns(schema: &Value) -> bool {
+    count_patterns(schema) > 0
+}
+
 /// Returns the number of patterns in a schema, or more: a name or a value may look like one.
 fn count_patterns(schema: &Value) -> usize {
     match schema {

@@ -1,14 +1,16 @@
 //! All operations by path, with what is computed once for each: the compiled ones, and those that are published while
 //! the process runs.
 
-use super::published::{Publication, PublicationError, PublishedOperations, PublishedSource};
+use super::publication_error::PublicationError;
+use super::published::Publication;
+use super::sources::{PublishedOperations, PublishedSource};
+use super::validators::{RecentValidators, SharedValidator};
 use super::{Effect, OpError, Operation, ParsedCall, schema};
 use crate::domain::agent::tool::tool_name;
 use crate::domain::call::PublishedVersion;
 use crate::domain::decode;
 use crate::domain::ids::Owner;
 use crate::domain::lattice::catalog::{SourceName, catalog_path};
-use crate::domain::schema::compile;
 use crate::domain::time::Millis;
 use crate::domain::tools::{OperationDirectory, OperationInfo};
 use crate::venue::outbound::HttpPolicy;
@@ -36,13 +38,17 @@ pub struct Spec {
 /// Makes a call of valid arguments.
 pub(super) type CallParser = dyn Fn(Value) -> Result<Box<dyn ParsedCall>, OpError> + Send + Sync;
 
+/// The compiled input schema of an operation.
+pub(super) enum InputValidator {
+    Compiled(Arc<Validator>),
+    Published(SharedValidator),
+}
+
 /// An operation of the catalogue.
 pub struct RegisteredOperation {
     /// Description of the operation.
     pub spec: Spec,
-    /// The compiled input schema; `None` for a published operation, because validators take far more memory than
-    /// schemas and others may write thousands of them.
-    pub(super) validator: Option<Arc<Validator>>,
+    pub(super) validator: InputValidator,
     /// Entities that the operation is about; empty for built-in operations.
     pub entities: Vec<String>,
     /// Version of the publication, with its scope; `None` for a compiled operation.
@@ -55,7 +61,7 @@ pub fn operation<T: Operation>() -> RegisteredOperation {
     let (description, input) = schema::describe_type::<T>();
     let validator = jsonschema::validator_for(&input).expect("the catalog's schemas are valid");
     let spec = Spec { path: T::PATH.into(), description, input, effect: T::EFFECT };
-    let validator = Some(Arc::new(validator));
+    let validator = InputValidator::Compiled(Arc::new(validator));
     RegisteredOperation { spec, validator, entities: Vec::new(), version: None, parser: Box::new(parse::<T>) }
 }
 
@@ -69,11 +75,12 @@ fn parse<T: Operation>(arguments: Value) -> Result<Box<dyn ParsedCall>, OpError>
 impl RegisteredOperation {
     /// Returns the compiled input schema.
     pub(super) fn validator(&self) -> Result<Arc<Validator>, OpError> {
-        if let Some(known) = &self.validator {
-            return Ok(Arc::clone(known));
+        match &self.validator {
+            InputValidator::Compiled(known) => Ok(Arc::clone(known)),
+            InputValidator::Published(shared) => shared
+                .get(&self.spec.input)
+                .map_err(|error| OpError::Failed(format!("the schema of `{}`: {error}", self.spec.path))),
         }
-        let compiled = compile(&self.spec.input).map(Arc::new);
-        compiled.map_err(|error| OpError::Failed(format!("the schema of `{}`: {error}", self.spec.path)))
     }
 
     /// Returns the operation in its version; `None` for a compiled operation.
@@ -121,7 +128,8 @@ pub struct Catalog {
     /// HTTP client for the hosts that may be called.
     pub(crate) hosts: HttpSender,
     compiled: Arc<CompiledOperations>,
-    published: PublishedOperations,
+    published: PublishedOperations<RegisteredOperation>,
+    validators: Arc<RecentValidators>,
     providers: Vec<String>,
 }
 
@@ -176,7 +184,7 @@ impl Catalog {
     pub fn publish(&self, publication: Publication, now: Millis) -> Result<(), PublicationError> {
         let compiled = self.compiled.operations.keys().map(|path| &**path);
         let compiled: Vec<&str> = compiled.chain(self.compiled.aliases.keys().copied()).collect();
-        self.published.insert(publication.prepare(&compiled)?, now)
+        self.published.insert(publication.prepare(&compiled, &self.validators)?, now)
     }
 
     /// Withdraws all operations that a source has published for this owner; `None` stands for those of all owners.
@@ -224,7 +232,7 @@ impl From<PublishedVersion> for StaleOperationError {
 #[derive(Clone)]
 pub struct CatalogView {
     compiled: Arc<CompiledOperations>,
-    published: Arc<[Arc<PublishedSource>]>,
+    published: Arc<[Arc<PublishedSource<RegisteredOperation>>]>,
 }
 
 impl CatalogView {

@@ -70,6 +70,7 @@ pub fn inject(catalog: &CatalogView, path: &str, arguments: Value, injection: &I
 
 /// A call after aliases and `job/run` are resolved. Authority and effect of a call are those of this operation,
 /// whatever name it was called by.
+#[derive(Clone)]
 pub struct ResolvedOperation {
     /// The operation that runs; it may be withdrawn meanwhile.
     pub found: Arc<RegisteredOperation>,
@@ -87,18 +88,22 @@ impl ResolvedOperation {
     /// # Errors
     /// The arguments are invalid in a way that the schema can't check.
     pub fn needs(&self) -> Result<Vec<Need>, OpError> {
-        match self.found.parse(self.arguments.clone()) {
-            Err(OpError::Arguments { path, wrong }) if self.masked => {
-                Err(OpError::Arguments { path, wrong: wrong.into_iter().map(DataError::without_value).collect() })
-            }
-            parsed => parsed?.needs(),
-        }
+        parse_arguments(&self.found, self.arguments.clone(), self.masked)?.needs()
     }
 
     /// Whether a call with these arguments sends something to a server outside the venue.
     pub fn goes_outside(&self) -> bool {
         self.found.parse(self.arguments.clone()).is_ok_and(|parsed| parsed.destination().is_some())
     }
+}
+
+fn parse_arguments(found: &RegisteredOperation, arguments: Value, mask: bool) -> Result<Box<dyn ParsedCall>, OpError> {
+    found.parse(arguments).map_err(|error| match error {
+        OpError::Arguments { path, wrong } if mask => {
+            OpError::Arguments { path, wrong: wrong.into_iter().map(DataError::without_value).collect() }
+        }
+        error => error,
+    })
 }
 
 /// Resolves a call to the operation that it runs and its valid arguments. With `mask` no error shows an argument.
@@ -159,8 +164,18 @@ pub async fn permit_call(
 ) -> Result<PermittedCall, OpError> {
     let mut arguments = arguments;
     localise(&caller.owner, &mut arguments).map_err(|error| OpError::Denied(error.to_string()))?;
-    let ResolvedOperation { found, arguments, inner, masked: _ } = resolve_call(catalog, path, arguments, false)?;
-    let parsed = found.parse(arguments)?;
+    permit_resolved(venue, caller, named, resolve_call(catalog, path, arguments, false)?).await
+}
+
+/// Checks that a caller may make a resolved call.
+async fn permit_resolved(
+    venue: &Venue,
+    caller: &Caller,
+    named: &str,
+    resolved: ResolvedOperation,
+) -> Result<PermittedCall, OpError> {
+    let ResolvedOperation { found, arguments, inner, masked } = resolved;
+    let parsed = parse_arguments(&found, arguments, masked)?;
     let needs = parsed.needs()?;
     for need in &needs {
         let permitted = caller.authority.permits(need.ability, &need.resource);
@@ -180,7 +195,7 @@ async fn submitted_by_caller(venue: &Venue, caller: &Caller, job: Option<JobId>)
     Ok(head.is_some_and(|head| caller.reader().visibility(&head) == JobVisibility::Whole))
 }
 
-/// Runs one operation.
+/// Resolves a call and runs its operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<OpOutput, OpError> {
     let (caller, mut arguments) = (call.caller, arguments);
     let pins = PinReader {
@@ -193,6 +208,16 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     let path = &pins.resolve_pin(path, &arguments).await?;
     pins.resolve_inner(path, &mut arguments).await?;
     let permitted = permit_call(call.venue, call.catalog, call.caller, call.named, path, arguments).await?;
+    run_permitted(call, permitted).await
+}
+
+/// Runs the operation of a call whose pins, addresses and arguments are resolved, if the caller may make it.
+pub async fn invoke_resolved(call: &Invocation<'_>, resolved: ResolvedOperation) -> Result<OpOutput, OpError> {
+    let permitted = permit_resolved(call.venue, call.caller, call.named, resolved).await?;
+    run_permitted(call, permitted).await
+}
+
+async fn run_permitted(call: &Invocation<'_>, permitted: PermittedCall) -> Result<OpOutput, OpError> {
     let PermittedCall { found, mut parsed, inner, needs } = permitted;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };
     // From here on the arguments contain secrets: they are shown to nobody, and the result is masked.
@@ -282,7 +307,22 @@ fn describe_misfit(error: &ValidationError<'_>, mask: bool) -> DataError {
         Value::String(text) => format!("\"{}\"", quote_foreign(text)),
         plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain.to_string(),
     };
-    DataError::at_pointer(&pointer, code, error.masked_with(shown).to_string())
+    let text = match error.kind() {
+        ValidationErrorKind::Enum { options } => describe_choice(&shown, options),
+        _ => error.masked_with(shown).to_string(),
+    };
+    DataError::at_pointer(&pointer, code, text)
+}
+
+/// Says which values are allowed: all of them, where the library names the first two of many.
+fn describe_choice(shown: &str, options: &Value) -> String {
+    let names: Vec<String> = options.as_array().into_iter().flatten().map(Value::to_string).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => {
+            format!("{shown} is not one of {} or {last}", others.join(", "))
+        }
+        _ => format!("{shown} is not one of {}", names.concat()),
+    }
 }
 
 #[cfg(test)]
@@ -291,6 +331,17 @@ mod tests {
     use crate::domain::values::inject::UnresolvedArgument;
 
     use serde_json::json;
+
+    #[test]
+    fn a_misfit_of_a_choice_names_all_that_is_allowed() {
+        for (options, expected) in [
+            (json!(["a"]), r#""x" is not one of "a""#),
+            (json!(["a", 1]), r#""x" is not one of "a" or 1"#),
+            (json!(["a", "b", "c", "d", "e"]), r#""x" is not one of "a", "b", "c", "d" or "e""#),
+        ] {
+            assert_eq!(describe_choice("\"x\"", &options), expected);
+        }
+    }
 
     fn check_inject(injected: &Value, unresolved: bool, arguments: Value, expected: Result<Value, &str>) {
         let Value::Object(values) = injected.clone() else { panic!("expected a map") };

@@ -14,13 +14,17 @@ pub mod dispatch;
 mod fill;
 pub mod offers;
 pub mod pin;
+mod publication_error;
 mod published;
 mod reads;
 mod schema;
+mod sources;
+mod validators;
 
 pub use crate::venue::failure::OpError;
 pub use catalog::{Catalog, CatalogView, RegisteredOperation, Spec, StaleOperationError, operation};
-pub use published::{Publication, PublicationError, PublicationRule, RuntimeCall, RuntimeOperation};
+pub use publication_error::{PublicationError, PublicationRule};
+pub use published::{Publication, RuntimeCall, RuntimeOperation};
 pub use reads::{READ, Reads};
 
 use crate::domain::authority::envelope::Envelope;
@@ -242,6 +246,9 @@ pub struct Invocation<'a> {
     pub site: Site<'a>,
     /// Record of what the call reads.
     pub reads: &'a Reads,
+    /// Whether the result becomes a piece of a prompt. Such a call makes no prompt itself: prompts that show each other
+    /// would never end.
+    pub fills_prompt: bool,
 }
 
 impl Invocation<'_> {

@@ -12,7 +12,11 @@ pub const READ: &str = "crud/read";
 
 /// What one call has read so far, in order.
 #[derive(Debug, Default)]
-pub struct Reads(Mutex<Vec<NotedRead>>);
+pub struct Reads {
+    noted: Mutex<Vec<NotedRead>>,
+    /// Whether only copies are recorded, as of a caller outside turns.
+    copies_only: bool,
+}
 
 #[derive(Debug)]
 struct NotedRead {
@@ -30,15 +34,20 @@ impl NotedRead {
     }
 }
 
-/// Returns the record of a read of the tree.
+/// Returns the record of a read of the tree. Its hash takes a pass over the whole value.
 fn source_read(path: &Path, read: Option<&TreeValue>) -> SourceRead {
     let ValueState { version, hash } = read.map(TreeValue::state).unwrap_or_default();
     SourceRead { version, hash, ..SourceRead::new(path.to_string()) }
 }
 
 impl Reads {
+    /// Makes the record of a caller outside turns, where only the copies of what is read are recorded.
+    pub fn of_copies() -> Self {
+        Self { copies_only: true, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<NotedRead>> {
-        self.0.lock()
+        self.noted.lock()
     }
 
     /// Notes a read of a path, and whether anything was there.
@@ -48,6 +57,15 @@ impl Reads {
 
     /// Notes a read of a value of the tree; `None` if nothing was there.
     pub fn note_value(&self, path: &Path, read: Option<&TreeValue>) {
+        if self.copies_only {
+            self.note(path, read.is_some());
+        } else {
+            self.note_value_to_copy(path, read);
+        }
+    }
+
+    /// Notes a read of a value of the tree that the operation copies: [`Self::note_copies`] follows.
+    pub fn note_value_to_copy(&self, path: &Path, read: Option<&TreeValue>) {
         self.lock().push(NotedRead { seen: source_read(path, read), on: path.into(), found: read.is_some() });
     }
 
@@ -113,5 +131,30 @@ impl Reads {
         seen.sort();
         seen.dedup();
         seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_hashed_only_where_a_record_holds_them() {
+        let path = Path::parse("w/a").unwrap();
+        let read = TreeValue { version: None, value: json!({"many": "documents"}) };
+        let hashes = |reads: Reads, note: fn(&Reads, &Path, &TreeValue)| {
+            note(&reads, &path, &read);
+            let found = reads.found_reads();
+            assert_eq!(found.len(), 1);
+            found[0].hash.is_some()
+        };
+        let value = |reads: &Reads, path: &Path, read: &TreeValue| reads.note_value(path, Some(read));
+        let to_copy = |reads: &Reads, path: &Path, read: &TreeValue| reads.note_value_to_copy(path, Some(read));
+        let copy = |reads: &Reads, path: &Path, read: &TreeValue| reads.note_value_copy(path, Some(read), path);
+        assert!(hashes(Reads::default(), value) && !hashes(Reads::of_copies(), value));
+        for copies in [to_copy as fn(&Reads, &Path, &TreeValue), copy] {
+            assert!(hashes(Reads::default(), copies) && hashes(Reads::of_copies(), copies));
+        }
     }
 }

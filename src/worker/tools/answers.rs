@@ -42,7 +42,7 @@ pub(crate) struct ReadyCall<'a> {
 /// Returns the awaiting outcome of a call that needs approval; `None` when the call is made at once. A call that would
 /// be denied needs no approval.
 pub(crate) fn ask_person(round: &CallRound<'_>, made: &ReadyCall<'_>) -> Option<CallOutcome> {
-    let policy = round.consents()?;
+    let policy = round.needs_approval()?;
     let authority = &round.caller.authority;
     if !made.capabilities.iter().all(|need| authority.permits(need.ability, &need.resource).is_ok()) {
         return None;
@@ -62,7 +62,7 @@ pub(crate) fn ask_person(round: &CallRound<'_>, made: &ReadyCall<'_>) -> Option<
         asks: request.map(|need| need.resource.as_str()),
         scoped: made.call.scoped.iter().any(|section| !section.empty),
     };
-    let asks = consent::is_required(&round.setting().config, call, meant)
+    let asks = consent::is_required(&round.turn_input().config, call, meant)
         || made
             .capabilities
             .iter()
@@ -121,7 +121,7 @@ enum AskPersonError {
 
 fn questions(round: &CallRound<'_>, arguments: &Value) -> Result<(ApprovalSubject, Duration), AskPersonError> {
     let asked: human::AskPerson = decode::into_type(arguments.clone())?;
-    asked.check_user(&round.setting().owner)?;
+    asked.check_user(&round.turn_input().owner)?;
     check_questions(&asked.asks)?;
     let usual = round.worker.options.approval_time;
     let time = asked.seconds().map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
@@ -134,10 +134,10 @@ fn awaiting_outcome(
     subject: ApprovalSubject,
     time: Duration,
 ) -> CallOutcome {
-    let setting = round.setting();
+    let turn_input = round.turn_input();
     let place = CallPlace {
-        owner: &setting.owner,
-        session: &setting.session,
+        owner: &turn_input.owner,
+        session: &turn_input.session,
         turn: round.turn(),
         call: made.index,
         start: round.reply_turn.start.time_in_ids(),
@@ -145,8 +145,8 @@ fn awaiting_outcome(
     let venue = &round.worker.venue;
     let now = venue.now();
     let mut approval = Approval::new(&venue.key, place, &made.call.tool, subject, now, now.plus(time));
-    approval.job = setting.plan.job().cloned();
-    approval.under = setting.authority.clone().without_home();
+    approval.job = turn_input.plan.job().cloned();
+    approval.under = turn_input.authority.clone().without_home();
     let text = format!("awaiting a person: approval `{}`", approval.id);
     let resolved = ResolvedCall { target: made.target.clone(), arguments: made.arguments.clone() };
     // A person may change the other arguments; bound ones stay as they were shown.

@@ -50,48 +50,53 @@ pub(crate) struct RequestedCalls<'a> {
 pub(crate) async fn make_calls(
     worker: &Worker,
     leased: &LeasedSession,
-    ground: &TurnBase,
+    turn_base: &TurnBase,
     agent: &AgentRecord,
     turn: &Turn,
     calls: RequestedCalls<'_>,
 ) -> Result<Observation, RunStop> {
     let RequestedCalls { planned, approved } = calls;
-    let setting = turn.input();
-    let (policy, _) = records::load_policy(worker, &setting.owner, leased.versions.policy).await?;
-    let authority = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope());
-    let authority = authority.limit_to(&setting.authority);
-    let mut request = Envelope { lineage: setting.mandate.lineage(), ..setting.mandate.envelope.clone() };
-    request.hides_values |= setting.config.hides_values() && !authority.names_place(HIDDEN);
+    let turn_input = turn.input();
+    let (policy, _) = records::load_policy(worker, &turn_input.owner, leased.versions.policy).await?;
+    let authority = agent.authority(&policy, &turn_input.mandate.envelope, turn_base.workspace.scope());
+    let authority = authority.limit_to(&turn_input.authority);
+    let mut request = Envelope { lineage: turn_input.mandate.lineage(), ..turn_input.mandate.envelope.clone() };
+    request.hides_values |= turn_input.config.hides_values() && !authority.names_place(HIDDEN);
     let round = CallRound {
         worker,
         leased,
-        ground,
-        setting,
+        turn_base,
+        turn_input,
         agent,
-        results: CallResults::new(ResultRoom::for_agent(&setting.config, turn.bytes_left()), planned.len()),
+        results: CallResults::new(ResultRoom::for_agent(&turn_input.config, turn.bytes_left()), planned.len()),
         caller: Caller {
-            owner: setting.owner.clone(),
-            name: format!("agent:{}", setting.session.agent),
+            owner: turn_input.owner.clone(),
+            name: format!("agent:{}", turn_input.session.agent),
             authority,
             operator: false,
             // Delegates are bound by the modes of this agent's resources.
-            envelope: worker.venue.catalog.resources.clamp_envelope(request, &setting.config).charge_to(&setting.purse),
+            envelope: worker
+                .venue
+                .catalog
+                .resources
+                .clamp_envelope(request, &turn_input.config)
+                .charge_to(&turn_input.purse),
             principal: Principal::ANYBODY,
         },
         parent: parent(turn),
-        turn: setting.turn,
+        turn: turn_input.turn,
         reply_turn: turn.reply_turn(),
-        children: setting.state.pending.len(),
-        causes: planned.iter().filter_map(|(index, call)| Some((*index, call_effect(call)?))).collect(),
+        pending_children: turn_input.state.pending.len(),
+        effects: planned.iter().filter_map(|(index, call)| Some((*index, call_effect(call)?))).collect(),
         loads: Mutex::new(LoadsByLevel {
             agent: agent.state.loads.clone(),
-            session: setting.state.loads.clone(),
-            frame: setting.state.goals.top().map(|frame| frame.loads.clone()),
+            session: turn_input.state.loads.clone(),
+            frame: turn_input.state.goals.top().map(|frame| frame.loads.clone()),
         }),
-        known: Mutex::new(
+        known_outcomes: Mutex::new(
             recorded_call_outcomes(leased, planned.iter().map(|(index, call)| (*index, call))).into_iter().collect(),
         ),
-        consents: (!approved).then_some(&policy.approvals),
+        needs_approval: (!approved).then_some(&policy.approvals),
     };
     let outcomes = tokio::select! {
         biased;
@@ -104,8 +109,8 @@ pub(crate) async fn make_calls(
 
 /// Returns the parent of jobs that this turn starts.
 fn parent(turn: &Turn) -> Parent {
-    let setting = turn.input();
-    Parent { session: setting.session.clone(), job: setting.plan.job().cloned() }
+    let turn_input = turn.input();
+    Parent { session: turn_input.session.clone(), job: turn_input.plan.job().cloned() }
 }
 
 /// Groups of operations that read or write the workspace.
@@ -126,16 +131,19 @@ fn is_workspace_call(catalog: &CatalogView, call: &PlannedCall) -> bool {
 impl CallRound<'_> {
     async fn make_all(&self, planned: &[(u32, PlannedCall)]) -> Result<Vec<CallOutcome>, RunStop> {
         let catalog = self.catalog();
+        let (on_tree, beside): (Vec<_>, Vec<_>) =
+            planned.iter().partition(|(_, call)| is_workspace_call(catalog, call));
         let ordered = async {
             let mut outcomes = Vec::new();
-            for (index, call) in planned.iter().filter(|(_, call)| is_workspace_call(catalog, call)) {
+            for (index, call) in on_tree {
                 outcomes.push((*index, self.make_one(*index, call).await?));
             }
             Ok::<_, RunStop>(outcomes)
         };
-        let beside = planned.iter().filter(|(_, call)| !is_workspace_call(catalog, call));
         let beside = join_all(
-            beside.map(|(index, call)| async move { Ok::<_, RunStop>((*index, self.make_one(*index, call).await?)) }),
+            beside
+                .into_iter()
+                .map(|(index, call)| async move { Ok::<_, RunStop>((*index, self.make_one(*index, call).await?)) }),
         );
         let (ordered, beside) = tokio::join!(ordered, beside);
         let mut outcomes = ordered?;
@@ -170,7 +178,7 @@ impl CallRound<'_> {
                     | ToolTarget::Subgoal
                     | ToolTarget::Compact),
                 arguments,
-            }) => endings::call_outcome(self.setting, target, arguments),
+            }) => endings::call_outcome(self.turn_input, target, arguments),
             Ok(ResolvedCall { target: ToolTarget::Load, arguments }) => harness::load(self, arguments),
             Ok(ResolvedCall { target: ToolTarget::Unload, arguments }) => harness::unload(self, arguments),
             Ok(ResolvedCall { target: ToolTarget::MoreTools, arguments }) => harness::more_tools(self, arguments),
@@ -221,7 +229,7 @@ impl CallRound<'_> {
     /// Checks that a published operation has this version in the turn, and has it still.
     fn check_version(&self, shown: &PublishedVersion) -> Result<(), StaleOperationError> {
         self.catalog().check_version(shown)?;
-        self.worker.venue.catalog_view(&self.setting.owner).check_version(shown)
+        self.worker.venue.catalog_view(&self.turn_input.owner).check_version(shown)
     }
 
     /// Checks an operation whose version the call doesn't record: it was published after the decision, or a pin stands
@@ -252,15 +260,15 @@ impl CallRound<'_> {
         path: &str,
         arguments: Value,
     ) -> Result<CallOutcome, RunStop> {
-        let masked = !call.injection.is_empty() || self.consents.is_none();
+        let masked = !call.injection.is_empty() || self.needs_approval.is_none();
         let mut arguments = arguments;
-        if let Err(error) = localise(&self.setting.owner, &mut arguments) {
+        if let Err(error) = localise(&self.turn_input.owner, &mut arguments) {
             return error_outcome(OpError::Denied(error.to_string()));
         }
         let pins = PinReader {
             venue: &self.worker.venue,
             catalog: self.catalog(),
-            owner: &self.setting.owner,
+            owner: &self.turn_input.owner,
             authority: &self.caller.authority,
             workspace: self.workspace(),
         };
@@ -280,7 +288,7 @@ impl CallRound<'_> {
             Ok(needs) => needs,
             Err(error) => return error_outcome(error),
         };
-        let dispatch::ResolvedOperation { found, arguments, inner, .. } = settled;
+        let dispatch::ResolvedOperation { found, arguments, .. } = &settled;
         let runs: &str = &found.spec.path;
         if pinned && operation_effect(runs).is_some() {
             // The number of children of a reply is known before its first call, when pins aren't resolved.
@@ -289,18 +297,17 @@ impl CallRound<'_> {
             );
             return Ok(CallOutcome::from_text(Outcome::Arguments, text));
         }
-        if let Err(stale) = self.check_unrecorded(call, &found, pinned) {
+        if let Err(stale) = self.check_unrecorded(call, found, pinned) {
             return Ok(self.earlier_or(index, CallOutcome::from_text(Outcome::Unknown, stale.to_string())));
         }
-        let named = inner.as_deref().unwrap_or(&call.tool);
         let (used, target) = (self.used_capabilities(&needs), ToolTarget::Operation(runs.to_owned()));
         if let Some(asked) = answers::ask_person(
             self,
-            &ReadyCall { index, call, operation: runs, capabilities: needs, target, arguments: &arguments },
+            &ReadyCall { index, call, operation: runs, capabilities: needs, target, arguments },
         ) {
             return Ok(asked.with_needs(used));
         }
-        let made = self.invoke(index, call, named, runs, &arguments);
+        let made = self.invoke(index, call, &settled);
         let made = match found.spec.effect {
             Effect::Idempotent if call.published.is_some() => self.make_repeatable(index, call, runs, made).await?,
             Effect::Idempotent if found.version.is_none() => {
@@ -317,19 +324,19 @@ impl CallRound<'_> {
         &self,
         index: u32,
         call: &PlannedCall,
-        named: &str,
-        path: &str,
-        arguments: &Value,
+        settled: &dispatch::ResolvedOperation,
     ) -> Result<CallOutcome, RunStop> {
+        let dispatch::ResolvedOperation { found, arguments, inner, .. } = settled;
+        let (path, named): (&str, &str) = (&found.spec.path, inner.as_deref().unwrap_or(&call.tool));
         let scoped = scope::contents_by_key(&call.scoped);
         let reads = Reads::default();
         let invocation = Invocation { named, ..self.invocation(index, call, &scoped, &reads) };
-        let mut called = dispatch::invoke(&invocation, path, arguments.clone()).await;
+        let mut called = dispatch::invoke_resolved(&invocation, settled.clone()).await;
         // The answer of a publish names its queue, whatever the outcome of the job.
         if let (Ok(output), external::PUBLISH, Some(shown)) = (&mut called, path, call.injection.placeholder("queue")) {
             output.value["queue"] = shown.into();
         }
-        let is_read = self.catalog().resolve(path).is_some_and(|found| found.spec.effect == Effect::Read);
+        let is_read = found.spec.effect == Effect::Read;
         let rest = |result: &Value| ResultRest::for_result(Some(path), arguments, result, is_read);
         let made = self.result_outcome(index, called, &reads, || server(path, arguments), rest)?;
         // Its result may show the sections beside its arguments.

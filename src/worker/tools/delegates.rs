@@ -41,7 +41,7 @@ pub(crate) async fn delegate(
     }
     let reads = Reads::default();
     let started = send::delegate(&round.invocation(index, call, &NO_SECTIONS, &reads), to, arguments).await;
-    let served = || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone());
+    let served = || to.agent.clone().unwrap_or_else(|| round.turn_input().session.agent.clone());
     let rest = |result: &Value| ResultRest::for_result(None, &Value::Null, result, false);
     let made = round.result_outcome(index, started, &reads, served, rest)?;
     Ok(made.with_outward_effect().with_needs(used))

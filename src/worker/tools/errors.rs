@@ -7,7 +7,7 @@ use crate::store::StoreError;
 use crate::venue::operation::OpError;
 use crate::worker::lease::RunStop;
 
-/// Makes the outcome of an error, or stops the turn.
+/// Makes the outcome of an error. Fails if the lease is lost or the store can't be reached: that stops the turn.
 pub(crate) fn error_outcome(error: OpError) -> Result<CallOutcome, RunStop> {
     match error {
         OpError::Fenced => Err(RunStop::Lost),
@@ -16,7 +16,7 @@ pub(crate) fn error_outcome(error: OpError) -> Result<CallOutcome, RunStop> {
         OpError::Store(error @ StoreError::Contended { .. }) => Ok(failed_outcome(Outcome::Error, &error)),
         // A retry would not repair a damaged value.
         OpError::Store(error) if error.is_transient() => Err(RunStop::Store(error)),
-        OpError::Store(error @ (StoreError::Over(_) | StoreError::Oversized(_))) => {
+        OpError::Store(error @ (StoreError::Over(_) | StoreError::TenantFull(_) | StoreError::Oversized(_))) => {
             Ok(failed_outcome(Outcome::Limit, &error))
         }
         OpError::Store(error) => Ok(failed_outcome(Outcome::Error, &error)),

@@ -20,14 +20,14 @@ const FOUND_MAX: usize = 10;
 
 /// Runs `context_load`: authority is checked now, and again at each render.
 pub(crate) fn load(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = endings::check_arguments(round.setting(), &ToolTarget::Load, arguments) {
+    if let Some(misfit) = endings::check_arguments(round.turn_input(), &ToolTarget::Load, arguments) {
         return misfit;
     }
     let mut arguments = arguments.clone();
-    if let Err(error) = localise(&round.setting().owner, &mut arguments) {
+    if let Err(error) = localise(&round.turn_input().owner, &mut arguments) {
         return CallOutcome::from_text(Outcome::Denied, error.to_string());
     }
-    let (path, change) = match LoadChange::from_load_call(&arguments, round.setting().state.goals.top().is_some()) {
+    let (path, change) = match LoadChange::from_load_call(&arguments, round.turn_input().state.goals.top().is_some()) {
         Ok(found) => found,
         Err(error) => return argument_error(&error.to_string()),
     };
@@ -45,11 +45,11 @@ pub(crate) fn load(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
 
 /// Runs `context_unload`: removes a load from the context.
 pub(crate) fn unload(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = endings::check_arguments(round.setting(), &ToolTarget::Unload, arguments) {
+    if let Some(misfit) = endings::check_arguments(round.turn_input(), &ToolTarget::Unload, arguments) {
         return misfit;
     }
     let mut arguments = arguments.clone();
-    if let Err(error) = localise(&round.setting().owner, &mut arguments) {
+    if let Err(error) = localise(&round.turn_input().owner, &mut arguments) {
         return CallOutcome::from_text(Outcome::Denied, error.to_string());
     }
     let change = LoadChange::from_unload_call(&arguments, &round.loads.lock());
@@ -61,15 +61,15 @@ pub(crate) fn unload(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
 
 /// Runs `more_tools`: offers operations that match all the words, shortest path first, or those that are named.
 pub(crate) fn more_tools(round: &CallRound<'_>, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = endings::check_arguments(round.setting(), &ToolTarget::MoreTools, arguments) {
+    if let Some(misfit) = endings::check_arguments(round.turn_input(), &ToolTarget::MoreTools, arguments) {
         return misfit;
     }
     let catalog = round.catalog();
-    let table = offered_tools(catalog, round.setting(), round.agent);
+    let table = offered_tools(catalog, round.turn_input(), round.agent);
     let offered = |path: &str| table.targets.iter().filter_map(ToolTarget::operation).any(|known| known == path);
     let entities = round.entities();
     // Operations offered for some entities are found only for those.
-    let scoped = round.setting().config.tools.iter().filter(|entry| !entry.entities().is_empty());
+    let scoped = round.turn_input().config.tools.iter().filter(|entry| !entry.entities().is_empty());
     let scoped: Vec<_> = scoped.filter_map(|entry| catalog.resolve(entry.operation()?)).collect();
     let elsewhere = |path: &str| entities.is_some() && scoped.iter().any(|found| *found.spec.path == *path);
     let obstacle = |found: &RegisteredOperation| {
@@ -149,7 +149,7 @@ fn named_tools(
 }
 
 fn apply_change(round: &CallRound<'_>, change: LoadChange, text: &str) -> CallOutcome {
-    round.change(&change);
+    round.change_loads(&change);
     CallOutcome { change: Some(change), ..CallOutcome::from_text(Outcome::Ok, text) }
 }
 

@@ -170,7 +170,7 @@ impl CallRound<'_> {
         let (turn, start) = (self.reply_turn.number, self.reply_turn.start.time());
         let id = outcome_id(&venue.key, &lease.owner, &lease.session, CallPosition { turn, start, index });
         let listed = UnknownOutcome {
-            job: self.setting().plan.job().cloned(),
+            job: self.turn_input().plan.job().cloned(),
             call: Some(UnknownCall { session: lease.session.clone(), turn, index, tool: call.tool.clone() }),
             ..UnknownOutcome::new(id.clone(), call.operation(), venue.now())
         };
@@ -208,7 +208,7 @@ impl CallRound<'_> {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, CallOutcome>> {
-        self.known.lock()
+        self.known_outcomes.lock()
     }
 
     pub(super) fn known_outcomes(&self) -> Vec<(u32, CallOutcome)> {

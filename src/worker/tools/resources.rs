@@ -105,14 +105,14 @@ async fn run(
     arguments: &Value,
 ) -> Result<ResourceCallResult, OpError> {
     let ResourceToolCall { index, call, resource, tool } = *called;
-    let setting = round.setting();
-    let declared = setting.config.resources.get(resource);
+    let turn_input = round.turn_input();
+    let declared = turn_input.config.resources.get(resource);
     let declared = declared.ok_or_else(|| OpError::NotFound(format!("there is no resource `{resource}` any more")))?;
     let found = round.worker.venue.catalog.resources.find(declared.kind);
     let found = found.ok_or_else(|| OpError::NotFound(format!("nothing provides the kind `{}`", declared.kind)))?;
     let held = HeldNamespaces::from_authority(&round.caller.authority);
     // As it was offered: authority handed on is bound by all resources of the kind together.
-    let mode = round.worker.venue.catalog.resources.mode(declared, &setting.mandate.envelope, &held);
+    let mode = round.worker.venue.catalog.resources.mode(declared, &turn_input.mandate.envelope, &held);
     let (arguments, writes) = check_arguments(found, called, mode, arguments)?;
     if writes && let Some(outcome) = ask_person(round, called, &held, &arguments) {
         return Ok(ResourceCallResult::AwaitsApproval(Box::new(outcome)));
@@ -131,16 +131,17 @@ async fn run(
         now: venue.now(),
     };
     let source = MemoryAuthor {
-        agent: setting.session.agent.to_string(),
-        session: Some(setting.session.session.to_string()),
-        job: setting.plan.job().map(ToString::to_string),
+        agent: turn_input.session.agent.to_string(),
+        session: Some(turn_input.session.session.to_string()),
+        job: turn_input.plan.job().map(ToString::to_string),
     };
-    let (owner, session, turn, instance) = (&setting.owner, &setting.session, round.turn(), call.instance.as_deref());
+    let (owner, session, turn, instance) =
+        (&turn_input.owner, &turn_input.session, round.turn(), call.instance.as_deref());
     let start = round.reply_turn.start.time_in_ids();
     let place = VenueIdSubject::Call { owner, session, turn, call: index, instance, start };
     let key = EventId::of_venue(&venue.key, place).to_string();
     let request = ResourceCall { access, name: &call.tool, index, source, key };
-    let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
+    let limit = turn_input.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
     let at_once = writes && found.provider.writes_at_once();
     let begun =
         if at_once { Some(round.begin(index, call, &call.tool, true).await.map_err(stop_to_error)?) } else { None };

@@ -1,4 +1,4 @@
-//! What all calls of one reply share.
+//! Values that all calls of one reply share.
 
 use super::errors::error_outcome;
 use super::results::CallResults;
@@ -24,8 +24,10 @@ use std::time::Duration;
 pub(crate) struct CallRound<'a> {
     pub(crate) worker: &'a Worker,
     pub(super) leased: &'a LeasedSession,
-    pub(super) ground: &'a TurnBase,
-    pub(super) setting: &'a TurnInput,
+    /// Tree and catalogue of the turn, and the version of its policy.
+    pub(super) turn_base: &'a TurnBase,
+    /// Configuration, state and mandate that the turn began with.
+    pub(super) turn_input: &'a TurnInput,
     pub(crate) agent: &'a AgentRecord,
     /// Results of this round, and the bytes left for them.
     pub(super) results: CallResults,
@@ -34,34 +36,35 @@ pub(crate) struct CallRound<'a> {
     pub(super) turn: u64,
     /// The turn whose reply has the calls.
     pub(super) reply_turn: ReplyTurn,
-    pub(super) children: usize,
+    /// Number of children that the session waited for before the reply.
+    pub(super) pending_children: usize,
     /// Indices of calls that start something elsewhere, and what.
-    pub(super) causes: Vec<(u32, CallEffect)>,
+    pub(super) effects: Vec<(u32, CallEffect)>,
     /// Loads by level, as changed by the calls before.
     pub(super) loads: Mutex<LoadsByLevel>,
-    /// Outcomes of calls that can't be undone, should the turn be cancelled.
-    pub(super) known: Mutex<BTreeMap<u32, CallOutcome>>,
-    /// Capabilities that need approval; `None` when these calls are approved.
-    pub(super) consents: Option<&'a [Capability]>,
+    /// Outcomes by index of calls that can't be undone: they are recorded even if the turn is cancelled.
+    pub(super) known_outcomes: Mutex<BTreeMap<u32, CallOutcome>>,
+    /// Capabilities whose use needs an approval; `None` when these calls are approved.
+    pub(super) needs_approval: Option<&'a [Capability]>,
 }
 
 impl CallRound<'_> {
     pub(crate) const fn workspace(&self) -> &Workspace {
-        &self.ground.workspace
+        &self.turn_base.workspace
     }
 
     /// Returns the operations that the turn offers.
     pub(crate) const fn catalog(&self) -> &CatalogView {
-        &self.ground.catalog
+        &self.turn_base.catalog
     }
 
-    pub(crate) const fn setting(&self) -> &TurnInput {
-        self.setting
+    pub(crate) const fn turn_input(&self) -> &TurnInput {
+        self.turn_input
     }
 
     /// Returns the entities of the request, if the agent uses them.
     pub(crate) fn entities(&self) -> Option<Vec<String>> {
-        self.setting.config.entities(&self.setting.mandate.session_context)
+        self.turn_input.config.entities(&self.turn_input.mandate.session_context)
     }
 
     /// Returns the number of the turn.
@@ -69,13 +72,13 @@ impl CallRound<'_> {
         self.turn
     }
 
-    /// Returns the capabilities that need approval; `None` when these calls are approved.
-    pub(crate) const fn consents(&self) -> Option<&[Capability]> {
-        self.consents
+    /// Returns the capabilities whose use needs an approval; `None` when these calls are approved.
+    pub(crate) const fn needs_approval(&self) -> Option<&[Capability]> {
+        self.needs_approval
     }
 
     /// Applies a change of the loads, which later calls of the reply see.
-    pub(crate) fn change(&self, change: &LoadChange) {
+    pub(crate) fn change_loads(&self, change: &LoadChange) {
         self.loads.lock().apply(change);
     }
 
@@ -84,7 +87,8 @@ impl CallRound<'_> {
         needs.iter().filter_map(|need| self.caller.authority.recorded_use(need.ability, &need.resource)).collect()
     }
 
-    /// Returns the invocation that operations receive.
+    /// Returns the invocation that the operation of the call at `index` receives. `scoped` has the sections that are
+    /// handed on with the call, by key; `reads` records what the operation reads.
     pub(crate) fn invocation<'a>(
         &'a self,
         index: u32,
@@ -93,15 +97,15 @@ impl CallRound<'_> {
         reads: &'a Reads,
     ) -> Invocation<'a> {
         // Children that earlier calls start count, in whatever order the calls are made.
-        let before = || self.causes.iter().filter(|(at, _)| *at < index);
-        let children = before().filter(|(_, causes)| *causes == CallEffect::Child).count();
-        let started = usize::try_from(self.setting.state.children).unwrap_or(usize::MAX);
+        let before = || self.effects.iter().filter(|(at, _)| *at < index);
+        let children = before().filter(|(_, effect)| *effect == CallEffect::Child).count();
+        let started = usize::try_from(self.turn_input.state.children).unwrap_or(usize::MAX);
         Invocation {
             named: &call.tool,
             venue: &self.worker.venue,
-            catalog: &self.ground.catalog,
+            catalog: &self.turn_base.catalog,
             caller: &self.caller,
-            workspace: &self.ground.workspace,
+            workspace: &self.turn_base.workspace,
             scoped,
             site: Site::Turn(TurnSite {
                 lease: &self.leased.lease,
@@ -110,20 +114,21 @@ impl CallRound<'_> {
                 instance: call.instance.as_deref(),
                 start: self.reply_turn.start,
                 handed: &call.scoped,
-                mandate: &self.setting.mandate,
+                mandate: &self.turn_input.mandate,
                 parent: &self.parent,
-                children: self.children + children,
+                children: self.pending_children + children,
                 run_children: started.saturating_add(before().count()),
-                delegable: self.setting.config.delegable.as_deref(),
-                time: self.setting.config.limits.tool_timeout.map(Duration::from_secs),
-                hides_values: self.setting.config.hides_values(),
+                delegable: self.turn_input.config.delegable.as_deref(),
+                time: self.turn_input.config.limits.tool_timeout.map(Duration::from_secs),
+                hides_values: self.turn_input.config.hides_values(),
             }),
             reads,
+            fills_prompt: false,
         }
     }
 
-    /// Makes the outcome of an operation's result. `agent`: the agent that serves a child job; `rest`: where the rest
-    /// of a large result is.
+    /// Makes the outcome of an operation's result. `agent` returns the agent that serves a child job, `rest` where the
+    /// rest of a large result is. Fails if the lease is lost or the store can't be reached.
     pub(crate) fn result_outcome(
         &self,
         index: u32,

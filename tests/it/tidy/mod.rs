@@ -460,3 +460,19 @@ fn every_line_of_the_venue_is_made_by_its_head() {
     report(&violations);
     assert!(excepted >= NO_LINE.len(), "{excepted} exceptions are found");
 }
+
+#[test]
+fn no_text_has_the_indentation_of_its_code() {
+    let is_text = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || matches!(c, ',' | ';' | '.' | '`'));
+    let mut violations = Vec::new();
+    for source in sources() {
+        for (at, line) in source.code() {
+            let line = line.trim();
+            let gaps = line.match_indices("         ").map(|(from, _)| (&line[..from], line[from..].trim_start()));
+            let inside =
+                gaps.filter(|(before, after)| is_text(before.chars().next_back()) && is_text(after.chars().next()));
+            violations.extend(inside.map(|(_, after)| source.at(at, format!("blanks before `{after}`"))));
+        }
+    }
+    report(&violations);
+}
