@@ -4,12 +4,12 @@ use super::super::client::{Client, encode, read_view};
 use super::super::exit::{Exit, Failure};
 use super::super::output::{CommandOutput, Format, write_line};
 use super::diff::{KeyChange, diff};
-use super::files::{AgentFile, AgentFiles, read_all, without_owners};
+use super::files::{AgentFile, AgentFiles, read_all, strip_owners};
 use super::requests::CreateAgentRequest;
 use super::warnings::warn;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
-use crate::view::agent::{AgentDryRunView, AgentRecordView, CreatedAgentView};
+use crate::view::agent::{AgentActivity, AgentDryRunView, AgentRecordView, CreatedAgentView};
 use crate::view::to_json;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ async fn check_all(client: &Client, agents: &AgentFiles, strict: bool) -> Result
         let request = CreateAgentRequest {
             strict: Some(strict),
             dry_run: Some(true),
-            ..CreateAgentRequest::new(id.as_str(), &file.given)
+            ..CreateAgentRequest::new(id.as_str(), &file.layers)
         };
         let failure = match create(client, &request).await {
             Ok(answer) => {
@@ -125,15 +125,15 @@ async fn apply_agent(
     dry_run: bool,
 ) -> Result<AppliedAgent, Failure> {
     let before = match client.get(&format!("agents/{}", encode(id.as_str())), &[]).await {
-        Ok(info) => Some(read_view::<AgentRecordView>(&info)?),
+        Ok(info) => Some(read_view::<AgentRecordView>(info)?),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
-    let checked = if dry.is_null() { None } else { Some(read_view::<AgentDryRunView>(&dry)?) };
+    let checked = if dry.is_null() { None } else { Some(read_view::<AgentDryRunView>(dry.clone())?) };
     let (dry_config, dry_warnings) = checked.map(|checked| (checked.config, checked.warnings)).unwrap_or_default();
     let after = match &file.config {
         Some(config) => {
-            let config = AgentConfig::parse(&without_owners(config));
+            let config = AgentConfig::parse(&strip_owners(config));
             to_json(&config.map_err(|e| Failure::usage(e.to_string()))?)
         }
         // The venue has read the stored configuration that the file names.
@@ -148,9 +148,10 @@ async fn apply_agent(
         };
         (result, dry_warnings, None, dry)
     } else {
-        let request = CreateAgentRequest { overwrite: Some(true), ..CreateAgentRequest::new(id.as_str(), &file.given) };
+        let request =
+            CreateAgentRequest { overwrite: Some(true), ..CreateAgentRequest::new(id.as_str(), &file.layers) };
         let answer = create(client, &request).await?;
-        let CreatedAgentView { created, updated, config_version, warnings, .. } = read_view(&answer)?;
+        let CreatedAgentView { created, updated, config_version, warnings, .. } = read_view(answer.clone())?;
         let result = match (created, updated) {
             (true, _) => "created",
             (false, true) => "updated",
@@ -164,8 +165,9 @@ async fn apply_agent(
 /// Returns the keys that change. A terminated agent begins again.
 fn changes(agent: &AgentRecordView, after: &Value) -> Vec<KeyChange> {
     let mut changes = diff(&agent.config, after);
-    if agent.status == "TERMINATED" {
-        changes.extend(diff(&json!({"status": "TERMINATED"}), &json!({"status": "SLEEPING"})));
+    if agent.status == AgentActivity::Terminated {
+        let status = |activity: AgentActivity| json!({"status": activity.as_str()});
+        changes.extend(diff(&status(agent.status), &status(AgentActivity::Sleeping)));
     }
     changes
 }

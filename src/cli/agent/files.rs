@@ -2,7 +2,7 @@
 
 use super::super::exit::Failure;
 use super::super::input;
-use super::layers::{self, AgentLayers, Written};
+use super::layers::{self, AgentFileContent, AgentLayers};
 use crate::config::position::{FilePosition, locate};
 use crate::config::yaml::{self, YamlError};
 use crate::domain::agent::{AgentConfig, addresses};
@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 /// Agent files by the id of their agent.
 pub(crate) type AgentFiles = BTreeMap<AgentId, AgentFile>;
 
-/// The content of an agent file.
+/// An agent file that was read and checked.
 pub(crate) struct AgentFile {
     pub(crate) path: PathBuf,
-    /// Arguments of `agent/create`.
-    pub(crate) given: AgentLayers,
-    /// The whole configuration; `None` if the file names a stored one, such as a template.
+    /// Arguments of `agent/create` that make this agent.
+    pub(crate) layers: AgentLayers,
+    /// The whole configuration; `None` if the file names a stored one, such as a template, which only the venue reads.
     pub(crate) config: Option<Value>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum AgentFileError {
     /// The file can't be read.
     #[error(transparent)]
     Unreadable(#[from] Failure),
-    /// The text is not JSON.
+    /// The text is not JSON, or breaks a limit of values.
     #[error("malformed JSON: {0}")]
     Json(DataError),
     /// The text is not YAML.
@@ -79,7 +79,7 @@ enum AgentFileIdError {
     NoText { key: &'static str, found: Value },
 }
 
-/// Reads every agent of the files and folders; returns all errors together.
+/// Reads the agents of all files and folders. Fails with the errors of all of them, or if two name the same agent.
 pub(crate) fn read_all(files: &[PathBuf]) -> Result<AgentFiles, Failure> {
     let mut agents = AgentFiles::new();
     let mut errors = Vec::new();
@@ -96,6 +96,8 @@ pub(crate) fn read_all(files: &[PathBuf]) -> Result<AgentFiles, Failure> {
     if errors.is_empty() { Ok(agents) } else { Err(Failure::usage(errors.join("\nerror: "))) }
 }
 
+/// Returns the files among these paths, and the agent files directly in the folders among them, by name. Fails if a
+/// folder can't be read or has none.
 fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -106,7 +108,8 @@ fn list_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let entries = std::fs::read_dir(path)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|e| Failure::usage(format!("folder `{}` can't be read: {e}", path.display())))?;
-        let mut inside: Vec<PathBuf> = entries.into_iter().map(|e| e.path()).filter(|p| kind(p).is_some()).collect();
+        let mut inside: Vec<PathBuf> =
+            entries.into_iter().map(|e| e.path()).filter(|p| file_format(p).is_some()).collect();
         if inside.is_empty() {
             return Err(Failure::usage(format!("folder `{}` has no `.toml`, `.json` or `.yaml` file", path.display())));
         }
@@ -123,7 +126,8 @@ enum AgentFileFormat {
     Yaml,
 }
 
-fn kind(path: &Path) -> Option<AgentFileFormat> {
+/// Returns the format of a file by the end of its name; `None` if it is not that of an agent file.
+fn file_format(path: &Path) -> Option<AgentFileFormat> {
     match path.extension()?.to_str()? {
         "toml" => Some(AgentFileFormat::Toml),
         "json" => Some(AgentFileFormat::Json),
@@ -132,14 +136,15 @@ fn kind(path: &Path) -> Option<AgentFileFormat> {
     }
 }
 
-/// Reads and checks the configuration of an agent file.
+/// Reads and checks the configuration of an agent file. Fails if the file names a stored one.
 pub(crate) fn read_config(path: &Path) -> Result<Value, AgentFileError> {
     let (_, file) = read(path)?;
     file.config.ok_or(AgentFileError::NoConfig)
 }
 
-/// Replaces addresses by plain paths: the venue checks whose they are.
-pub(crate) fn without_owners(config: &Value) -> Value {
+/// Returns a configuration with plain lattice paths, such as `w/x`, in place of addresses, such as `/tenant/user/w/x`.
+/// Whose tree an address leads into is checked by the venue alone.
+pub(crate) fn strip_owners(config: &Value) -> Value {
     let mut plain = config.clone();
     // Without an owner, no address belongs to another.
     if addresses::localise(None, &mut plain).is_err() {
@@ -148,31 +153,32 @@ pub(crate) fn without_owners(config: &Value) -> Value {
     plain
 }
 
-/// Reads the id and the content of an agent file.
+/// Reads and checks an agent file, and returns it with the id of its agent: the one it has, or else its name without
+/// the extension.
 fn read(path: &Path) -> Result<(AgentId, AgentFile), AgentFileError> {
-    let kind =
-        kind(path).ok_or_else(|| if path.exists() { AgentFileError::Extension } else { AgentFileError::Missing })?;
+    let format = file_format(path)
+        .ok_or_else(|| if path.exists() { AgentFileError::Extension } else { AgentFileError::Missing })?;
     let text = input::file(path)?;
-    let mut content = parse(kind, &text)?;
-    let wrong = |error: DataError| with_position(kind, &text, error);
+    let mut content = parse(format, &text)?;
+    let wrong = |error: DataError| with_position(format, &text, error);
     let id = match take_id(&mut content).map_err(|error| wrong(error.to_string().into()))? {
         Some(id) => id,
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let id = AgentId::new(id)?;
     let path = path.to_owned();
-    let config = match layers::split(content).map_err(|error| wrong(error.to_string().into()))? {
-        Written::Config(config) => config,
-        Written::Layers(given) => return Ok((id, AgentFile { path, given, config: None })),
+    let config = match layers::classify(content).map_err(|error| wrong(error.to_string().into()))? {
+        AgentFileContent::Config(config) => config,
+        AgentFileContent::Layers(layers) => return Ok((id, AgentFile { path, layers, config: None })),
     };
-    let checked = AgentConfig::parse(&without_owners(&config)).map_err(wrong)?;
-    // The venue checks kinds of resources that it has besides.
+    let checked = AgentConfig::parse(&strip_owners(&config)).map_err(wrong)?;
+    // Only the built-in kinds of resources are known here; the venue checks the others.
     resources::check_own(&checked).map_err(|error| wrong(error.to_string().into()))?;
-    let given = AgentLayers::from_config(config.clone());
-    Ok((id, AgentFile { path, given, config: Some(config) }))
+    let layers = AgentLayers::from_config(config.clone());
+    Ok((id, AgentFile { path, layers, config: Some(config) }))
 }
 
-/// Takes the id of the agent from a file: `id`, or `agentId` as in `agent/create`.
+/// Removes the id of the agent from the content of a file and returns it: `id`, or `agentId` as in `agent/create`.
 fn take_id(content: &mut Value) -> Result<Option<String>, AgentFileIdError> {
     let mut found: Option<String> = None;
     for key in ["id", "agentId"] {
@@ -187,10 +193,10 @@ fn take_id(content: &mut Value) -> Result<Option<String>, AgentFileIdError> {
 }
 
 /// Adds the position in the file to an error, if known.
-fn with_position(kind: AgentFileFormat, text: &str, error: DataError) -> AgentFileError {
+fn with_position(format: AgentFileFormat, text: &str, error: DataError) -> AgentFileError {
     let steps = error.steps();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
-    let found = match kind {
+    let found = match format {
         AgentFileFormat::Toml | AgentFileFormat::Json => locate(text, &steps),
         AgentFileFormat::Yaml => yaml::locate(text, &steps),
     };
@@ -200,8 +206,8 @@ fn with_position(kind: AgentFileFormat, text: &str, error: DataError) -> AgentFi
     }
 }
 
-fn parse(kind: AgentFileFormat, text: &str) -> Result<Value, AgentFileError> {
-    match kind {
+fn parse(format: AgentFileFormat, text: &str) -> Result<Value, AgentFileError> {
+    match format {
         AgentFileFormat::Json => decode::json(text.as_bytes()).map_err(AgentFileError::Json),
         AgentFileFormat::Yaml => yaml::parse(text).map_err(AgentFileError::Yaml),
         AgentFileFormat::Toml => decode::toml(text).map_err(AgentFileError::Toml),
@@ -217,7 +223,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(name);
         std::fs::write(&path, text).unwrap();
-        read(&path).map(|(id, file)| (id, file.config.unwrap_or_else(|| json!(file.given))))
+        read(&path).map(|(id, file)| (id, file.config.unwrap_or_else(|| json!(file.layers))))
     }
 
     #[test]
@@ -255,6 +261,12 @@ mod tests {
                 json!({"agentId": "b", "config": {"model": "gpt-5.4"}, "state": {"context": []}}),
                 "b",
                 json!({"model": "gpt-5.4", "state": {"context": []}}),
+            ),
+            (
+                "a.json",
+                json!({"agentId": "b", "overwrite": true, "config": {"model": "gpt-5.4"}}),
+                "b",
+                json!({"model": "gpt-5.4"}),
             ),
         ] {
             let (found, content) = file(name, &text.to_string()).unwrap();
@@ -306,6 +318,11 @@ mod tests {
                 "a.json",
                 r#"{"config": "v/agents/templates/reader", "model": "gpt-5.4"}"#,
                 "`model`: what stands beside `config` counts for nothing: put it into the list, `config: [\"v/…\", {\"model\": …}]` (line 1, column 41)",
+            ),
+            (
+                "a.json",
+                r#"{"overwrite": false, "config": {"model": "gpt-5.4"}}"#,
+                "`overwrite`: an agent that exists becomes what its file says: expected `true`, or leave the key out (line 1, column 2)",
             ),
             ("a b.toml", "", "illegal agent id `a b`: whitespace is not allowed"),
             ("a.toml", "systemPromt = 1", "unknown key `systemPromt`, did you mean `systemPrompt` (line 1, column 1)"),

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 /// Keys that `agent/create` accepts beside `config`.
 const BESIDE: [&str; 3] = ["definition", "state", "name"];
 
-/// The content of an agent file.
-pub(crate) enum Written {
+/// Content of an agent file, without the id of the agent.
+pub(crate) enum AgentFileContent {
     /// A whole configuration, which is checked without the venue.
     Config(Value),
     /// Arguments of `agent/create`, whose stored layers the venue reads.
@@ -26,35 +26,43 @@ pub(crate) struct AgentLayers {
     pub(crate) state: Option<Value>,
 }
 
-/// A key stands beside `config` that `agent/create` doesn't accept there.
+/// Why the content of a file can't be arguments of `agent/create`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{key}`: what stands beside `config` counts for nothing: put it into the list, \
-     `config: [\"v/…\", {{\"{key}\": …}}]`"
-)]
-pub(crate) struct AgentLayersError {
-    pub(crate) key: String,
+pub(crate) enum AgentLayersError {
+    /// A key stands beside `config` that `agent/create` doesn't accept there.
+    #[error(
+        "`{key}`: what stands beside `config` counts for nothing: put it into the list, \
+         `config: [\"v/…\", {{\"{key}\": …}}]`"
+    )]
+    Beside { key: String },
+    /// The file says that an agent that exists stays as it is.
+    #[error("`overwrite`: an agent that exists becomes what its file says: expected `true`, or leave the key out")]
+    Overwrite,
 }
 
-/// Converts the content of a file, and decides whether it is a whole configuration.
-pub(crate) fn split(content: Value) -> Result<Written, AgentLayersError> {
+/// Decides whether the content of a file is a whole configuration or names a stored one, and converts it.
+pub(crate) fn classify(content: Value) -> Result<AgentFileContent, AgentLayersError> {
     let mut map = match content {
         Value::Object(map) => map,
         layers @ (Value::String(_) | Value::Array(_)) => Map::from_iter([("config".to_owned(), layers)]),
-        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => return Ok(Written::Config(other)),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => return Ok(AgentFileContent::Config(other)),
     };
+    // Covia's files are whole calls of `agent/create`; applying one overwrites anyway.
+    if map.shift_remove("overwrite").is_some_and(|given| given != true) {
+        return Err(AgentLayersError::Overwrite);
+    }
     let is_call = map.contains_key("config") || map.contains_key("definition");
     if !is_call && !names_stored_config(map.get("state")) {
-        return Ok(Written::Config(Value::Object(map)));
+        return Ok(AgentFileContent::Config(Value::Object(map)));
     }
     let mut state = map.shift_remove("state");
     if !is_call {
         let mut layers = if map.is_empty() { Vec::new() } else { vec![Value::Object(map)] };
         layers.extend(take_config(&mut state));
-        return Ok(Written::Layers(AgentLayers::new(layers, None, state)));
+        return Ok(AgentFileContent::Layers(AgentLayers::new(layers, None, state)));
     }
     if let Some(key) = map.keys().find(|key| *key != "config" && !BESIDE.contains(&key.as_str())) {
-        return Err(AgentLayersError { key: key.clone() });
+        return Err(AgentLayersError::Beside { key: key.clone() });
     }
     let (config, definition) = (map.shift_remove("config"), map.shift_remove("definition"));
     if let (Some(Value::Object(mut config)), None, false) =
@@ -62,7 +70,7 @@ pub(crate) fn split(content: Value) -> Result<Written, AgentLayersError> {
     {
         config.extend(map);
         config.extend(state.map(|state| ("state".to_owned(), state)));
-        return Ok(Written::Config(Value::Object(config)));
+        return Ok(AgentFileContent::Config(Value::Object(config)));
     }
     let mut layers = match config {
         Some(Value::Array(layers)) => layers,
@@ -71,7 +79,7 @@ pub(crate) fn split(content: Value) -> Result<Written, AgentLayersError> {
     };
     layers.extend(map.shift_remove("name").map(|name| json!({"name": name})));
     layers.extend(take_config(&mut state));
-    Ok(Written::Layers(AgentLayers::new(layers, definition, state)))
+    Ok(AgentFileContent::Layers(AgentLayers::new(layers, definition, state)))
 }
 
 /// Whether the `config` of a state is a path, an asset or a list of layers.

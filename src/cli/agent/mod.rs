@@ -9,7 +9,7 @@ mod warnings;
 
 use super::client::{Client, ServerArgs, encode, read_view};
 use super::confirm::confirm;
-use super::escape::escape_data;
+use super::escape::{cell, escape_data};
 use super::exit::{Exit, Failure};
 use super::output::{CommandOutput, note, pretty};
 use super::submit::NO_AGENT;
@@ -182,7 +182,7 @@ impl Agent {
                     strict: strict.then_some(true),
                 };
                 let answer = run(&Client::new(&server)?, "update", &request).await?;
-                let updated: UpdatedAgentView = read_view(&answer)?;
+                let updated: UpdatedAgentView = read_view(answer.clone())?;
                 warn(&id, &updated.warnings);
                 context.out.value(&answer, || {
                     let what = if updated.updated { "updated" } else { "unchanged" };
@@ -193,13 +193,13 @@ impl Agent {
             Self::Suspend { id, reason, server } => {
                 let request = AgentSwitchRequest { agent_id: &id, reason };
                 let answer = run(&Client::new(&server)?, "suspend", &request).await?;
-                context.out.typed_value::<AgentSwitchView>(&answer, status_line)?;
+                context.out.typed_value::<AgentSwitchView>(answer, status_line)?;
                 Ok(Exit::Ok)
             }
             Self::Resume { id, server } => {
                 let request = AgentSwitchRequest { agent_id: &id, reason: None };
                 let answer = run(&Client::new(&server)?, "resume", &request).await?;
-                context.out.typed_value::<AgentSwitchView>(&answer, status_line)?;
+                context.out.typed_value::<AgentSwitchView>(answer, status_line)?;
                 Ok(Exit::Ok)
             }
             Self::Fork { id, to, timeline, overwrite, server } => {
@@ -215,7 +215,7 @@ impl Agent {
                 }
                 let request = DeleteAgentRequest { agent_id: &id, remove };
                 let answer = run(&Client::new(&server)?, "delete", &request).await?;
-                context.out.typed_value(&answer, |end: &AgentEndView| {
+                context.out.typed_value(answer, |end: &AgentEndView| {
                     let what = if remove { "removed" } else { "TERMINATED" };
                     format!("{id} {what}, {} unfinished tasks cancelled", end.cancelled)
                 })?;
@@ -228,10 +228,14 @@ impl Agent {
 async fn list(client: &Client, out: CommandOutput, after: Option<AgentId>) -> Result<Exit, Failure> {
     let request = AgentListRequest { after: after.as_ref().map(AgentId::as_str), ..AgentListRequest::default() };
     let page = client.run("v/ops/agent/list", &request, None).await?;
-    let AgentPage { agents, next } = read_view(&page)?;
+    let AgentPage { agents, next } = read_view(page.clone())?;
     out.page(&page, "agents", |_| {
         let row = |agent: &AgentRowView| {
-            vec![agent.agent_id.to_string(), agent.status.clone(), agent.description.clone().unwrap_or_default()]
+            vec![
+                agent.agent_id.to_string(),
+                agent.status.as_str().to_owned(),
+                agent.description.clone().unwrap_or_default(),
+            ]
         };
         let rows: Vec<_> = agents.iter().map(row).collect();
         out.table(&["AGENT", "STATUS", "DESCRIPTION"], &rows)
@@ -249,8 +253,8 @@ async fn run(client: &Client, verb: &str, request: &impl Serialize) -> Result<Va
 }
 
 fn status_line(agent: &AgentSwitchView) -> String {
-    let why = agent.error.as_ref().map(|error| format!(": {}", escape_data(error))).unwrap_or_default();
-    format!("{} {}{why}", escape_data(agent.agent_id.as_str()), escape_data(&agent.status))
+    let why = agent.error.as_ref().map(|error| format!(": {}", cell(error))).unwrap_or_default();
+    format!("{} {}{why}", escape_data(agent.agent_id.as_str()), agent.status.as_str())
 }
 
 /// Converts `a.b=1` to `{a: {b: 1}}`.

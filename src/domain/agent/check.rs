@@ -11,6 +11,7 @@ use crate::bounds::{AGENT_BYTES, OversizedDocument};
 use crate::budget::BudgetError;
 use crate::chat::{ModelPlaceError, ModelRequest, ModelSettings, ModelSettingsError};
 use crate::decode::DataError;
+use crate::limits::{CAPABILITIES, TOOLS};
 use crate::outputs::{self, OutputsError};
 use crate::resource::ResourcesError;
 use crate::wire::dialect::{COMPATIBLE, find_dialect};
@@ -73,12 +74,26 @@ enum AgentConfigError {
         /// Rule that the capability breaks.
         error: CapabilityError,
     },
+    /// A list has too many capabilities.
+    #[error("`{key}`: expected at most {CAPABILITIES} capabilities, got {found}")]
+    Capabilities {
+        /// Key of the list.
+        key: &'static str,
+        /// Number of capabilities in it.
+        found: usize,
+    },
     /// A schema of an output is illegal.
     #[error(transparent)]
     Outputs(#[from] OutputsError),
     /// A goal tree has the prompt of a plain loop.
     #[error("`prompt`: expected `full` with `loop = \"goalTree\"`, got `plain`")]
     GoalPrompt,
+    /// The list of tools is too long.
+    #[error("`tools`: expected at most {TOOLS} entries, got {found}; `more_tools` finds the others")]
+    Tools {
+        /// Number of entries.
+        found: usize,
+    },
     /// A plain loop has a tool of a goal tree.
     #[error("`tools[{at}]`: `{name}` needs `loop = \"goalTree\"`")]
     GoalTool {
@@ -159,11 +174,17 @@ impl AgentConfig {
             return Err(AgentConfigError::EntityIdsKey);
         }
         for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
+            if let Some(found) = list.as_ref().map(Vec::len).filter(|found| *found > CAPABILITIES) {
+                return Err(AgentConfigError::Capabilities { key, found });
+            }
             for (at, cap) in list.iter().flatten().enumerate() {
                 cap.check().map_err(|error| AgentConfigError::Capability { key, at, error })?;
             }
         }
         self.outputs.check()?;
+        if self.tools.len() > TOOLS {
+            return Err(AgentConfigError::Tools { found: self.tools.len() });
+        }
         self.check_goal_tools()?;
         self.check_schemas()?;
         self.check_entities()?;

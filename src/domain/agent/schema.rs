@@ -145,6 +145,9 @@ mod tests {
             json!({"kind": "llm", "instruction": "Help.", "model": model, "outputSchema": {"answer": "string"}}),
             json!({"kind": "llm", "model": model, "maxSteps": 3, "tokenBudget": 9, "timeoutMs": 10, "tools": [{"kind": "agent", "agent": "x"}]}),
             json!({"model": model, "state": {"context": ["w/x"]}}),
+            json!({"model": model, "tools": [
+                {"type": "object", "description": "d", "properties": {"_tool": {"const": "t"}}}, {"_tool": "s", "_delegate": "x"}
+            ]}),
             json!({"model": model, "tools": ["v/ops/lattice/read", {"name": "t", "description": "d", "input": {}}]}),
             json!({"model": model, "caps": [{"with": "w", "can": "crud"}], "delegable": []}),
             json!({"model": model, "context": ["w/x", {"ref": "w/y", "required": true}], "busy": "replace"}),

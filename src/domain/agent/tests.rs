@@ -35,6 +35,10 @@ fn mistakes_are_named() {
         (json!({"loop": "tree", "model": model}), "`loop`: unknown variant `tree`, expected `chat` or `goalTree`"),
         (json!({}), "missing field `model`"),
         (
+            json!({"operation": "v/ops/llmagent/chat", "systemPrompt": "You summarise documents."}),
+            "missing field `model`: there is no default here; Covia's is `llmOperation: \"v/ops/langchain/openai\"`",
+        ),
+        (
             json!({"model": {"provider": "x", "name": "y", "contextWindow": 100, "maxTokens": 200}}),
             "`model.contextWindow`: expected more than `model.maxTokens` (200), got 100",
         ),
@@ -43,6 +47,14 @@ fn mistakes_are_named() {
             "`contextBudget.bytes`: expected 4096 to 4000000, got 0",
         ),
         (json!({"model": model, "concurrency": 0}), "`concurrency`: expected at least 1, got 0"),
+        (
+            json!({"model": model, "tools": vec!["lattice/read"; 513]}),
+            "`tools`: expected at most 512 entries, got 513; `more_tools` finds the others",
+        ),
+        (
+            json!({"model": model, "caps": vec![json!({"with": "w", "can": "crud"}); 1025]}),
+            "`caps`: expected at most 1024 capabilities, got 1025",
+        ),
     ] {
         assert_eq!(error(&value), expected);
     }

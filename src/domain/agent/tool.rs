@@ -90,7 +90,7 @@ pub struct NamedTool {
     #[serde(default, alias = "_delegate", skip_serializing_if = "Option::is_none")]
     pub delegate: Option<String>,
     /// Name that the model sees.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "_tool", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Description that the model sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,8 +277,7 @@ pub fn tool_name(path: &str) -> String {
     };
     let is_grid = short.starts_with("grid/") || short.starts_with("grid:");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' && !is_grid;
-    let name: String = short.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
-    name.chars().take(MAX_NAME).collect()
+    short.chars().take(MAX_NAME).map(|c| if is_plain(c) { c } else { '_' }).collect()
 }
 
 impl ToolEntry {

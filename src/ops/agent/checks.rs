@@ -4,7 +4,7 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::authority::HIDDEN;
 use crate::domain::ids::AgentId;
 use crate::venue::agents;
-use crate::venue::operation::{Invocation, OpError};
+use crate::venue::operation::{Invocation, OpError, Operation};
 
 /// Makes the error of an agent that doesn't exist.
 pub(crate) fn no_agent(id: &AgentId) -> OpError {
@@ -24,6 +24,20 @@ pub(crate) fn check_hides_nothing(call: &Invocation<'_>) -> Result<(), OpError> 
         return Ok(());
     }
     Err(OpError::Denied(format!(
-        "Capability denied: the values of `{HIDDEN}` are filled in for this agent and not shown to it, so that it makes and          changes no agents and looks at no prompt of one; that takes a capability that names `{HIDDEN}`. Retrying the same          call will not help."
+        "Capability denied: the values of `{HIDDEN}` are filled in for this agent and not shown to it, so that it makes and \
+         changes no agents and looks at no prompt of one; that takes a capability that names `{HIDDEN}`. Retrying the same \
+         call will not help."
+    )))
+}
+
+/// Refuses an operation that makes a prompt where its result becomes a piece of a prompt: agents that show each other's
+/// prompts would never end, and each such prompt lies on the stack of the one around it.
+pub(crate) fn check_fills_no_prompt<T: Operation>(call: &Invocation<'_>) -> Result<(), OpError> {
+    if !call.fills_prompt {
+        return Ok(());
+    }
+    Err(OpError::Invalid(format!(
+        "`{}` makes a prompt, which can't be a piece of another: name what that prompt shows as entries of this agent",
+        T::PATH
     )))
 }

@@ -9,7 +9,7 @@ use crate::domain::limits::CONFIG_LAYERS;
 use crate::ops::asset::asset_id;
 use crate::venue::agents;
 use crate::venue::operation::{Invocation, Need, OpError};
-use crate::venue::tree::value_at;
+use crate::venue::tree::value_to_copy;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -159,19 +159,23 @@ pub(super) fn check_one_state(config: &Map<String, Value>, state: Option<&Value>
 /// Reads what is stored under a name; a pin leads to the asset that it names.
 async fn read_stored(call: &Invocation<'_>, name: &str, stored: &StoredLayer) -> Result<Value, OpError> {
     let missing = || OpError::NotFound(format!("no configuration at `{name}`: nothing is stored there"));
-    let value = value_at(call, &stored.path()?).await?.ok_or_else(missing)?;
+    let value = value_to_copy(call, &stored.path()?).await?.ok_or_else(missing)?;
     let value = match (stored, value["asset"].as_str()) {
         (StoredLayer::Path(path), Some(asset)) if path.namespace() == Namespace::Pins => {
             let asset = StoredLayer::Asset(asset_id(asset)?);
             let need = asset.need();
             let permitted = call.caller.authority.permits(need.ability, &need.resource);
             permitted.map_err(|denied| OpError::Denied(denied.model_text(&format!("the configuration `{name}`"))))?;
-            value_at(call, &asset.path()?).await?.ok_or_else(missing)?
+            value_to_copy(call, &asset.path()?).await?.ok_or_else(missing)?
         }
         _ => value,
     };
     let text = |text: &str| decode::lenient_json(text.as_bytes()).unwrap_or(Value::Null);
-    let value = if let Value::String(json) = &value { text(json) } else { value };
+    let mut value = if let Value::String(json) = &value { text(json) } else { value };
+    // Covia's older definitions have the configuration at `agent.config`.
+    if let Some(config @ Value::Object(_)) = value.pointer_mut("/agent/config") {
+        return Ok(config.take());
+    }
     if value.is_object() {
         return Ok(value);
     }

@@ -14,7 +14,9 @@ use crate::venue::jobs::{self, CancelOutcome};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
-use crate::view::agent::{AgentEndView, AgentSwitchView, CancelledTaskView, ForkedAgentView, UpdatedAgentView};
+use crate::view::agent::{
+    AgentActivity, AgentEndView, AgentSwitchView, CancelledTaskView, ForkedAgentView, UpdatedAgentView,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -98,7 +100,12 @@ impl Operation for Update {
         let config = layers::merge_layers(call, [self.config]).await?.unwrap_or_default();
         layers::check_one_state(&config, state)?;
         if config.is_empty() && state_config.is_empty() && state_context.is_empty() {
-            let why = "expected `config`, `state.config` or `state.context` with what is to be other";
+            let why = if state.is_some_and(|state| state.get("context").is_some()) {
+                "`state.context`: an empty list adds nothing to `context`, and takes nothing away: `config.context` \
+                 replaces the list, with null by none"
+            } else {
+                "expected `config`, `state.config` or `state.context` with what is to be other"
+            };
             return Err(OpError::Invalid(why.into()));
         }
         let patch = Patch { config, state_config, state_context, expect: self.expect, strict: self.strict };
@@ -187,7 +194,7 @@ impl Operation for DeleteAgent {
             let cancelled = deletion::remove(venue, owner, id, editor_of(call, &call.caller.trail())).await?;
             return Ok(OpOutput::of(&AgentEndView {
                 agent_id: self.agent_id,
-                status: "TERMINATED".to_owned(),
+                status: AgentActivity::Terminated,
                 config_version: None,
                 removed: Some(true),
                 cancelled,
@@ -303,9 +310,8 @@ impl Operation for CancelTask {
     }
 }
 
-async fn status_of(call: &Invocation<'_>, record: &AgentRecord) -> Result<String, OpError> {
-    let status = current_status(call.venue, &call.caller.owner, &record.id, record.status).await?;
-    Ok(status.to_owned())
+async fn status_of(call: &Invocation<'_>, record: &AgentRecord) -> Result<AgentActivity, OpError> {
+    Ok(current_status(call.venue, &call.caller.owner, &record.id, record.status).await?)
 }
 
 /// Returns the answer about an agent that was suspended or resumed.

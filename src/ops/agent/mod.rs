@@ -97,11 +97,7 @@ impl Operation for ListAgents {
             .into_iter()
             .zip(statuses)
             .filter(|(agent, _)| self.include_terminated != Some(false) || agent.status != AgentStatus::Terminated)
-            .map(|(agent, status)| AgentRowView {
-                agent_id: agent.id,
-                status: status.to_owned(),
-                description: agent.description,
-            });
+            .map(|(agent, status)| AgentRowView { agent_id: agent.id, status, description: agent.description });
         Ok(OpOutput::of(&AgentPage { agents: shown.collect(), next }))
     }
 }
@@ -176,7 +172,7 @@ impl Operation for CreateAgent {
         let status = agents::current_status(call.venue, &call.caller.owner, &id, record.status).await?;
         Ok(OpOutput::of(&CreatedAgentView {
             agent_id: id,
-            status: status.to_owned(),
+            status,
             created: applied == agents::ApplyOutcome::Created,
             updated: applied == agents::ApplyOutcome::Updated,
             config_version: record.config_version,
@@ -199,7 +195,7 @@ async fn unchanged_answer(call: &Invocation<'_>, record: &AgentRecord) -> Result
     let status = agents::current_status(venue, owner, &record.id, record.status).await?;
     Ok(OpOutput::of(&CreatedAgentView {
         agent_id: record.id.clone(),
-        status: status.to_owned(),
+        status,
         created: false,
         updated: false,
         config_version: record.config_version,

@@ -1,7 +1,7 @@
 //! Changes of a session from outside its turns: `rename-session`, `compact-session`, `reload-context`,
 //! `delete-session`; and `context`, a preview of its next turn.
 
-use super::checks::{check_hides_nothing, find_existing};
+use super::checks::{check_fills_no_prompt, check_hides_nothing, find_existing};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::ResourcePath;
 use crate::domain::chat::{ChatMessage, ModelRequest};
@@ -49,7 +49,7 @@ impl From<PreviewError> for OpError {
     }
 }
 
-/// Returns the session of a call, if its agent exists.
+/// Returns the key of a session whose agent exists; whether the session does isn't checked.
 async fn session_of(call: &Invocation<'_>, agent: AgentId, session: SessionId) -> Result<SessionKey, OpError> {
     find_existing(call, &agent).await?;
     Ok(SessionKey { agent, session })
@@ -128,6 +128,7 @@ impl Operation for ReloadContext {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        check_fills_no_prompt::<Self>(call)?;
         let key = session_of(call, self.agent_id, self.session_id).await?;
         let (frames, unread) = reload_context(call, &key).await?;
         let SessionKey { agent: agent_id, session: session_id } = key;
@@ -180,6 +181,7 @@ impl Operation for PreviewContext {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        check_fills_no_prompt::<Self>(call)?;
         check_hides_nothing(call)?;
         find_existing(call, &self.agent_id).await?;
         let asked = Preview { task: self.task, session: self.session_id, ..Preview::default() };
@@ -192,6 +194,7 @@ impl Operation for PreviewContext {
 
 /// Notes what a prompt shows that was read: its sources, and the conversation before it.
 fn note_prompt(call: &Invocation<'_>, agent: &AgentId, inputs: &Inputs, ledger: &PromptLedger) {
+    // The name of the turn is `owner/agent/session/turn`.
     let session = inputs.moment.turn.rsplit('/').nth(1).unwrap_or_default();
     let note = |path: &str| call.reads.note_kept(ResourcePath::agent(agent), full_path(path, agent.as_str(), session));
     let shown = ledger.rows.iter().filter(|row| row.rendered > 0 && row.key != "transcript");
@@ -214,13 +217,15 @@ async fn summary_authority(call: &Invocation<'_>, agent: &AgentRecord) -> Result
     Ok(SummaryAuthority { authority, bound: envelope.bound })
 }
 
+/// Returns the inputs of a previewed prompt, under the caller's name and authority.
 async fn preview_inputs(call: &Invocation<'_>, agent: &AgentId, asked: Preview) -> Result<Inputs, OpError> {
     let caller = Some(call.caller.name.clone());
     let asked = Preview { envelope: call.caller.request_envelope(), caller, ..asked };
     Ok(preview::inputs(call.venue, &call.caller.owner, agent, asked).await?)
 }
 
-/// Returns the number of open frames of a session, and the sections of its context that can't be read.
+/// Returns the number of open goals of a session, with the conversation itself as the outermost, and the sections of its
+/// context that can't be read.
 async fn reload_context(call: &Invocation<'_>, key: &SessionKey) -> Result<(usize, Vec<UnreadSectionView>), OpError> {
     let asked = Preview { session: Some(key.session.clone()), ..Preview::default() };
     let inputs = preview_inputs(call, &key.agent, asked).await?;

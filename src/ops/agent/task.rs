@@ -58,7 +58,7 @@ async fn find_task(call: &Invocation<'_>, agent: Option<&str>, task: Option<&Job
 async fn end_task(call: &Invocation<'_>, job: &Job, result: &JobResult) -> Result<OpOutput, OpError> {
     let (venue, owner, id) = (call.venue, &call.caller.owner, &job.head.id);
     venue.check_end_room(owner, serde_json::to_vec(result).map_or(0, |bytes| bytes.len())).await?;
-    let children = jobs::cancel_children(venue, owner, id, result.status).await?;
+    let children = jobs::child_cancel_messages(venue, owner, id, result.status).await?;
     match jobs::end(venue, owner, job, result, children).await? {
         FinishOutcome::Done => {
             let (agent_id, task_id) = (job.head.agent.clone(), id.clone());

@@ -33,6 +33,7 @@ async fn a_definition_is_a_path_an_asset_a_pin_or_layers_of_these() {
     let mut form = echo("of the record");
     form["state"] = json!({"config": {"systemPrompt": "of its state", "concurrency": 4}});
     venue.write("w/agents/form", form).await;
+    venue.write("w/agents/older", json!({"name": "Old", "agent": {"config": echo("of the older form")}})).await;
     for (n, given, prompt, concurrency) in [
         (0, json!({"definition": "w/agents/base"}), "from a path", None),
         (1, json!({"definition": asset}), "from an asset", None),
@@ -43,6 +44,7 @@ async fn a_definition_is_a_path_an_asset_a_pin_or_layers_of_these() {
         (6, json!({"config": "w/agents/form"}), "of its state", Some(4)),
         (7, json!({"config": ["w/agents/form", {"systemPrompt": "said here"}]}), "said here", Some(4)),
         (8, json!({"config": ["w/agents/base", "w/agents/form"]}), "of its state", Some(4)),
+        (9, json!({"definition": "w/agents/older"}), "of the older form", None),
     ] {
         let mut input = given.clone();
         input["agentId"] = format!("a{n}").into();
@@ -102,6 +104,7 @@ async fn an_update_takes_state_as_create_does() {
     }
     for (operation, input, part) in [
         ("update", json!({"state": {}}), "expected `config`, `state.config` or `state.context`"),
+        ("update", json!({"state": {"context": []}}), "`state.context`: an empty list adds nothing to `context`"),
         ("update", json!({"state": {"context": "w/x"}}), "`state.context`: expected a list, got string"),
         ("update", json!({"state": {"context": [1]}}), "context"),
         ("update", json!({"state": {"history": []}}), "`state.history`: expected `state.config` and `state.context`"),

@@ -80,6 +80,25 @@ async fn an_unknown_name_is_a_warning_or_an_error_in_strict_mode() {
     assert_eq!(server.put("/api/v1/agents/c", strict(known)).await.body(201)["warnings"], json!([]));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receipt_warns_of_abilities_that_nothing_needs() {
+    let server = Server::start().await;
+    server.put("/api/v1/agents/a", json!({"model": "openai/gpt-5.4"})).await.body(201);
+    let send = async |kind: &str, grants: Value| {
+        server.post(&format!("/api/v1/agents/a/{kind}"), json!({"input": 1, "context": grants})).await.body(202)
+    };
+    let warning = "`context[1].can`: nothing needs `crud/raed`, did you mean `crud/read`";
+    for kind in ["tasks", "messages"] {
+        let slip = json!([{"with": "w", "can": "crud"}, {"with": "w", "can": "crud/raed"}]);
+        let receipt = send(kind, slip).await;
+        assert_eq!(receipt["warnings"], json!([warning]), "{receipt}");
+        for known in [json!([]), json!([{"with": "w", "can": "crud/read"}])] {
+            let receipt = send(kind, known).await;
+            assert_eq!(receipt.get("warnings"), None, "{receipt}");
+        }
+    }
+}
+
 #[test]
 fn apply_warns_on_stderr_and_strict_mode_applies_nothing() {
     let up = Up::start();

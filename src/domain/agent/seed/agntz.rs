@@ -3,6 +3,8 @@
 use super::config_map::{ConfigMap, invalid};
 use crate::decode::DataError;
 use crate::lattice::value::type_name;
+use crate::resource::memory;
+use crate::visible::quote_foreign;
 use serde_json::{Map, Value, json};
 
 /// Keys that only a manifest has.
@@ -13,7 +15,11 @@ const PROVIDERS: [(&str, &str); 2] = [("google", "gemini"), ("togetherai", "toge
 
 /// Keys that have no meaning here, and what to use instead.
 const NO_MEANING: [(&str, &str); 9] = [
-    ("inputSchema", "the input of a task has no type here; it stands in the prompt as it came"),
+    (
+        "inputSchema",
+        "the input of a task has no type here; leave it out, with the placeholders of its properties: the input stands \
+         in the prompt as it came",
+    ),
     ("prompt", "the task stands in the prompt in its own form; put what is asked of the model into `instruction`"),
     ("examples", "write them into `instruction`"),
     ("stateKey", "it belongs to a pipeline; an agent hands its output to the one that asked"),
@@ -23,6 +29,18 @@ const NO_MEANING: [(&str, &str); 9] = [
     ("reply", "what a model says between its tool calls is streamed to who watches the job"),
     ("settings", "it belongs to transcription and images"),
 ];
+
+/// Settings of a model that only some providers have, and where they are written here.
+const MODEL_EXTRAS: [(&str, &str); 5] = [
+    ("topK", "put it into `model.extra` as the provider names it: `extra: {top_k: 40}`"),
+    ("presencePenalty", "put it into `model.extra` as the provider names it: `extra: {presence_penalty: 0.5}`"),
+    ("frequencyPenalty", "put it into `model.extra` as the provider names it: `extra: {frequency_penalty: 0.5}`"),
+    ("providerOptions", "put what is in it into `model.extra` as the provider names it, or use `model.reasoning`"),
+    ("options", "put what is in it into `model.extra` as the provider names it"),
+];
+
+/// Keys of a tool that is another agent.
+const AGENT_TOOL_KEYS: [&str; 4] = ["kind", "agent", "agentId", "version"];
 
 /// Whether a configuration is a manifest of agntz.
 pub(super) fn is_manifest(map: &ConfigMap) -> bool {
@@ -35,27 +53,21 @@ pub(super) fn from_manifest(map: &ConfigMap) -> Result<ConfigMap, DataError> {
     if let Some(kind) = config.shift_remove("kind")
         && kind != "llm"
     {
-        return invalid(format!(
-            "`kind`: expected `llm`, got {kind}: steps, branches and tools are no agents here; let one agent call the \
-             others as tools, `{{delegate: AGENT}}`"
-        ));
+        return invalid(format!("`kind`: expected `llm`, got {kind}: {}", kind_advice(&kind)));
     }
     for (key, instead) in NO_MEANING {
         if config.contains_key(key) {
             return invalid(format!("`{key}` has no meaning here: {instead}"));
         }
     }
+    check_no_blocks(&config)?;
     rename_key(&mut config, "instruction", "systemPrompt", Ok)?;
     move_limits(&mut config)?;
+    set_model_settings(&mut config)?;
+    set_memory_modes(&mut config);
     if let Some(schema) = config.shift_remove("outputSchema") {
         // Covia's `responseFormat` means the same and has the same checks.
         config.insert("responseFormat".into(), json!({"schema": output_schema(&schema)?}));
-    }
-    if let Some(Value::Object(model)) = config.get_mut("model")
-        && let Some(Value::String(provider)) = model.get_mut("provider")
-        && let Some((_, known)) = PROVIDERS.iter().find(|(theirs, _)| theirs == provider)
-    {
-        (*known).clone_into(provider);
     }
     if let Some(Value::Array(tools)) = config.get_mut("tools") {
         for (at, tool) in tools.iter_mut().enumerate() {
@@ -63,6 +75,66 @@ pub(super) fn from_manifest(map: &ConfigMap) -> Result<ConfigMap, DataError> {
         }
     }
     Ok(config)
+}
+
+/// Returns what stands in the place of a kind of agent that isn't here.
+fn kind_advice(kind: &Value) -> &'static str {
+    match kind.as_str() {
+        Some("image" | "transcription") => {
+            "no agent makes pictures or transcripts here; give the work to a program behind `v/ops/http/post` or \
+             `v/ops/queue/publish`"
+        }
+        _ => {
+            "steps, branches and tools are no agents here; let one agent call the others as tools, `{delegate: AGENT}`"
+        }
+    }
+}
+
+/// Refuses blocks of templates: the model would read them as they stand.
+fn check_no_blocks(config: &ConfigMap) -> Result<(), DataError> {
+    let text = config.get("instruction").and_then(Value::as_str).unwrap_or_default();
+    if text.contains("{{#") || text.contains("{{/") {
+        return invalid(
+            "`instruction`: blocks such as `{{#if key}}` are not evaluated here; write the condition in words, only \
+             `{{key}}` is filled in",
+        );
+    }
+    Ok(())
+}
+
+/// Renames provider and settings of the model, and moves `maxRetries` into `retry`.
+fn set_model_settings(config: &mut ConfigMap) -> Result<(), DataError> {
+    let Some(Value::Object(model)) = config.get_mut("model") else { return Ok(()) };
+    if let Some((key, instead)) = MODEL_EXTRAS.iter().find(|(key, _)| model.contains_key(*key)) {
+        return invalid(format!("`model.{key}` has no place here: {instead}"));
+    }
+    if let Some(Value::String(provider)) = model.get_mut("provider")
+        && let Some((_, known)) = PROVIDERS.iter().find(|(theirs, _)| theirs == provider)
+    {
+        (*known).clone_into(provider);
+    }
+    rename_key(model, "stopSequences", "stop", Ok)?;
+    let Some(given) = model.shift_remove("maxRetries") else { return Ok(()) };
+    let Some(attempts) = given.as_u64().and_then(|retries| retries.checked_add(1)) else {
+        return invalid(format!("`model.maxRetries`: expected a whole number of at least 0, got {given}"));
+    };
+    if config.contains_key("retry") {
+        return invalid("`model.maxRetries`: `retry` says it already, leave one out");
+    }
+    config.insert("retry".into(), json!({"attempts": attempts}));
+    Ok(())
+}
+
+/// Sets the mode of a memory that names none: agntz's may be written to.
+fn set_memory_modes(config: &mut ConfigMap) {
+    let Some(Value::Object(resources)) = config.get_mut("resources") else { return };
+    for (name, resource) in resources {
+        if let Value::Object(resource) = resource
+            && resource.get("kind").map_or(name == memory::KIND, |kind| kind == memory::KIND)
+        {
+            resource.entry("mode").or_insert_with(|| "read-write".into());
+        }
+    }
 }
 
 /// Renames a key, and refuses a configuration that has both.
@@ -110,50 +182,81 @@ fn output_schema(given: &Value) -> Result<Value, DataError> {
     if map.contains_key("$schema") || (map.get("type") == Some(&"object".into()) && map.contains_key("properties")) {
         return Ok(given.clone());
     }
-    let properties: Map<String, Value> = map.iter().map(|(key, of)| (key.clone(), property_schema(of))).collect();
     let required: Vec<_> = map.keys().collect();
+    let properties = property_schemas(map);
     Ok(json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}))
 }
 
+fn property_schemas(short: &ConfigMap) -> ConfigMap {
+    short.iter().map(|(name, of)| (name.clone(), property_schema(of))).collect()
+}
+
+/// Returns the schema of a property in short, at any depth; an object with properties has no others.
 fn property_schema(of: &Value) -> Value {
-    match of {
-        Value::String(kind) => json!({"type": kind}),
-        Value::Object(map) => {
-            let key = |key: &str| match key {
-                "min" => "minimum".to_owned(),
-                "max" => "maximum".to_owned(),
-                other => other.to_owned(),
-            };
-            map.iter().map(|(name, value)| (key(name), value.clone())).collect()
-        }
-        other => other.clone(),
+    let map = match of {
+        Value::String(kind) => return json!({"type": kind}),
+        Value::Object(map) => map,
+        other => return other.clone(),
+    };
+    let part = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+        ("min", _) => ("minimum".to_owned(), value.clone()),
+        ("max", _) => ("maximum".to_owned(), value.clone()),
+        ("items", _) => (key.clone(), property_schema(value)),
+        ("properties", Value::Object(inner)) => (key.clone(), Value::Object(property_schemas(inner))),
+        _ => (key.clone(), value.clone()),
+    };
+    let mut schema: ConfigMap = map.iter().map(part).collect();
+    if schema.contains_key("properties") {
+        schema.entry("additionalProperties").or_insert(Value::Bool(false));
     }
+    Value::Object(schema)
 }
 
 /// Returns an entry of `tools`: another agent becomes a delegate; programs of an agntz process are refused.
 fn tool_entry(at: usize, tool: &Value) -> Result<Value, DataError> {
-    let Some(kind) = tool.get("kind") else { return Ok(tool.clone()) };
-    match kind.as_str() {
-        Some("agent") => {
-            let agent = tool.get("agent").or_else(|| tool.get("agentId")).and_then(Value::as_str).unwrap_or_default();
-            let (agent, version) = agent.split_once('@').map_or((agent, None), |(agent, v)| (agent, Some(v)));
-            let version = tool.get("version").and_then(Value::as_str).or(version);
-            if version.is_some_and(|version| version != "latest") {
-                return invalid(format!("`tools[{at}].version`: an agent is called as it is now, expected `latest`"));
-            }
-            Ok(json!({"delegate": agent}))
+    let Value::Object(map) = tool else { return Ok(tool.clone()) };
+    let Some(kind) = map.get("kind") else { return Ok(tool.clone()) };
+    let name = kind.as_str().unwrap_or_default();
+    let program = match name {
+        "agent" => return agent_tool(at, map),
+        "http" => {
+            return invalid(format!(
+                "`tools[{at}]`: name the operation `v/ops/http/get` or `v/ops/http/post`, its `name`, and bind what the \
+                 model shall not say by `toolArgInjection`"
+            ));
         }
-        Some("local") => invalid(format!(
-            "`tools[{at}]`: a `local` tool is a function of an agntz process; put it behind HTTP (`v/ops/http/post`) or \
-             into an external worker (`v/ops/queue/publish`), and name that operation"
-        )),
-        Some("http") => invalid(format!(
-            "`tools[{at}]`: name the operation `v/ops/http/get` or `v/ops/http/post`, its `name`, and bind what the \
-             model shall not say by `toolArgInjection`"
-        )),
-        Some("mcp") => invalid(format!("`tools[{at}]`: tools of MCP servers are not supported by this version")),
-        _ => invalid(format!("`tools[{at}].kind`: expected `agent`, got {kind}")),
+        "mcp" => {
+            return invalid(format!("`tools[{at}]`: tools of MCP servers are not supported by this version"));
+        }
+        "local" => "a function of an agntz process",
+        "callback" => "a route of the application that calls agntz",
+        "client" => "a function of the program that asks the agent",
+        _ => return invalid(format!("`tools[{at}].kind`: expected `agent`, got {kind}")),
+    };
+    invalid(format!(
+        "`tools[{at}]`: a `{name}` tool is {program}; put it behind HTTP (`v/ops/http/post`) or into an external worker \
+         (`v/ops/queue/publish`), and name that operation"
+    ))
+}
+
+/// Returns another agent as a tool. A version can't be kept, and what else the entry says would be lost.
+fn agent_tool(at: usize, tool: &ConfigMap) -> Result<Value, DataError> {
+    if let Some(other) = tool.keys().find(|key| !AGENT_TOOL_KEYS.contains(&key.as_str())) {
+        return invalid(format!(
+            "`tools[{at}].{}`: unknown key, expected `agent` alone; with a name or description of its own the tool is \
+             `{{delegate: AGENT, name: …, description: …}}`",
+            quote_foreign(other)
+        ));
     }
+    let Some(agent) = tool.get("agent").or_else(|| tool.get("agentId")).and_then(Value::as_str) else {
+        return invalid(format!("`tools[{at}].agent`: expected the id of an agent"));
+    };
+    let (agent, named) = agent.split_once('@').map_or((agent, None), |(agent, version)| (agent, Some(version)));
+    let version = tool.get("version").cloned().or_else(|| named.map(Value::from));
+    if version.is_some_and(|version| version != "latest") {
+        return invalid(format!("`tools[{at}].version`: an agent is called as it is now, expected `latest`"));
+    }
+    Ok(json!({"delegate": agent}))
 }
 
 #[cfg(test)]
@@ -185,6 +288,37 @@ mod tests {
                 }}}),
             ),
             (
+                json!({"kind": "llm", "outputSchema": {
+                    "who": {"type": "object", "properties": {"name": "string", "age": {"type": "integer", "min": 0}}},
+                    "marks": {"type": "array", "items": {"type": "number", "max": 6}}
+                }}),
+                json!({"responseFormat": {"schema": {
+                    "type": "object",
+                    "properties": {
+                        "who": {
+                            "type": "object",
+                            "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+                            "additionalProperties": false
+                        },
+                        "marks": {"type": "array", "items": {"type": "number", "maximum": 6}}
+                    },
+                    "required": ["who", "marks"], "additionalProperties": false
+                }}}),
+            ),
+            (
+                json!({"kind": "llm", "model": {"provider": "x", "name": "y", "stopSequences": ["END"], "maxRetries": 2}}),
+                json!({"model": {"provider": "x", "name": "y", "stop": ["END"]}, "retry": {"attempts": 3}}),
+            ),
+            (
+                json!({"kind": "llm", "resources": {
+                    "memory": {}, "notes": {"kind": "memory", "mode": "read"}, "own": {"kind": "memory"}, "docs": {"kind": "rag"}
+                }}),
+                json!({"resources": {
+                    "memory": {"mode": "read-write"}, "notes": {"kind": "memory", "mode": "read"},
+                    "own": {"kind": "memory", "mode": "read-write"}, "docs": {"kind": "rag"}
+                }}),
+            ),
+            (
                 json!({"kind": "llm", "outputSchema": {"type": "object", "properties": {}}}),
                 json!({"responseFormat": {"schema": {"type": "object", "properties": {}}}}),
             ),
@@ -210,6 +344,27 @@ mod tests {
             (json!({"kind": "llm", "outputSchema": 1}), "`outputSchema`: expected a map"),
             (json!({"kind": "llm", "tools": [{"kind": "local", "tools": ["x"]}]}), "`tools[0]`: a `local` tool"),
             (json!({"kind": "llm", "tools": ["a", {"kind": "mcp", "server": "x"}]}), "`tools[1]`: tools of MCP"),
+            (
+                json!({"kind": "llm", "tools": [{"kind": "callback", "name": "f"}]}),
+                "`tools[0]`: a `callback` tool is a route of the application that calls agntz; put it behind HTTP",
+            ),
+            (json!({"kind": "llm", "tools": [{"kind": "client"}]}), "into an external worker (`v/ops/queue/publish`)"),
+            (
+                json!({"kind": "llm", "tools": [{"kind": "agent", "agent": "a", "description": "d"}]}),
+                "`tools[0].description`: unknown key, expected `agent` alone",
+            ),
+            (json!({"kind": "llm", "tools": [{"kind": "agent"}]}), "`tools[0].agent`: expected the id of an agent"),
+            (
+                json!({"kind": "llm", "tools": [{"kind": "agent", "agent": "a", "version": 3}]}),
+                "`tools[0].version`: an agent is called as it is now",
+            ),
+            (json!({"kind": "image", "prompt": "x"}), "got \"image\": no agent makes pictures"),
+            (json!({"instruction": "A {{#if b}}c{{/if}}"}), "`instruction`: blocks such as `{{#if key}}`"),
+            (json!({"kind": "llm", "model": {"topK": 5}}), "`model.topK` has no place here: put it into `model.extra`"),
+            (json!({"kind": "llm", "model": {"providerOptions": {}}}), "`model.providerOptions` has no place here: "),
+            (json!({"kind": "llm", "model": {"maxRetries": -1}}), "`model.maxRetries`: expected a whole number"),
+            (json!({"kind": "llm", "model": {"maxRetries": 1}, "retry": {}}), "`model.maxRetries`: `retry` says it"),
+            (json!({"kind": "llm", "model": {"stop": [], "stopSequences": []}}), "`stopSequences`: `stop` says it"),
             (
                 json!({"kind": "llm", "tools": [{"kind": "agent", "agent": "a@2026-05-17T15:30:00.000Z"}]}),
                 "`tools[0].version`: an agent is called as it is now",

@@ -11,16 +11,28 @@ const CONSTANTS: [(&str, &str); 4] =
 /// Keys of a property that say nothing of what it may be.
 const ANNOTATIONS: [&str; 4] = ["title", "description", "default", "$comment"];
 
+/// Keys of a tool that is a JSON Schema itself; its description stays the tool's.
+const SCHEMA_KEYS: [&str; 7] = ["$schema", "$defs", "type", "title", "properties", "required", "additionalProperties"];
+
 /// Puts the reserved properties of each tool's own `input` into the entry: keys of a call that begin with `_` are no
 /// arguments, so that in the schema they would do nothing.
 pub(super) fn take_reserved(config: &mut ConfigMap) -> Result<(), DataError> {
     let Some(Value::Array(tools)) = config.get_mut("tools") else { return Ok(()) };
     for (at, tool) in tools.iter_mut().enumerate() {
         if let Value::Object(entry) = tool {
+            wrap_schema(entry);
             take(at, entry)?;
         }
     }
     Ok(())
+}
+
+/// Moves the schema of a tool that is one itself, `{type: object, properties}`, into its `input`.
+fn wrap_schema(entry: &mut Map<String, Value>) {
+    if entry.contains_key("properties") && !entry.contains_key("input") {
+        let schema: ConfigMap = SCHEMA_KEYS.iter().filter_map(|key| entry.shift_remove_entry(*key)).collect();
+        entry.insert("input".to_owned(), Value::Object(schema));
+    }
 }
 
 fn take(at: usize, entry: &mut Map<String, Value>) -> Result<(), DataError> {
@@ -57,6 +69,9 @@ fn take_property(entry: &mut Map<String, Value>, name: &str, mut property: Value
         let is_open = property.as_object().is_none_or(|map| map.keys().all(|key| key == "type"));
         let why = "the model names one of the turn's instances, which it is shown; leave this out";
         return if is_open { Ok(()) } else { invalid(why) };
+    }
+    if name == "_output" {
+        return invalid("the arguments of a tool without an operation are its result: write this without the `_`");
     }
     let Some((_, key)) = CONSTANTS.iter().find(|(property, _)| *property == name) else {
         return invalid("keys of a call that begin with `_` are the venue's: no call has an argument of this name");
@@ -150,6 +165,24 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_is_a_schema_is_an_entry() {
+        let mood = json!({
+            "type": "object", "title": "Mood", "description": "Finds the mood.", "required": ["_tool", "text"],
+            "properties": {"_tool": {"type": "string", "const": "mood"}, "text": {"type": "string"}},
+        });
+        let expected = json!({
+            "description": "Finds the mood.", "name": "mood",
+            "input": {"type": "object", "title": "Mood", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        });
+        assert_eq!(read(&mood), Ok(expected));
+        let beside = json!({"_tool": "sum", "_delegate": "Summarizer", "_scopes": {"const": ["state"]}});
+        let model = json!({"provider": "scripted", "name": "echo"});
+        let config = AgentConfig::parse(&json!({"model": model, "tools": [mood, beside]})).unwrap();
+        let names: Vec<String> = config.tools.iter().map(ToolEntry::tool_name).collect();
+        assert_eq!(names, ["mood", "sum"]);
+    }
+
+    #[test]
     fn what_stays_unsaid_is_refused_by_its_place() {
         for (reserved, entry, part) in [
             (
@@ -167,7 +200,11 @@ mod tests {
             ),
             (json!({"_delegate": {"type": "string"}}), json!({}), "`tools[1].input.properties._delegate`: expected"),
             (json!({"_delegate": {"const": "a"}}), json!({"delegate": "b"}), "`delegate` says another"),
-            (json!({"_output": {"type": "string"}}), json!({}), "`tools[1].input.properties._output`: "),
+            (
+                json!({"_output": {"type": "string"}}),
+                json!({}),
+                "`tools[1].input.properties._output`: the arguments of a tool without an operation are its result",
+            ),
             (json!({"_q": {"type": "string"}}), json!({}), "no call has an argument of this name"),
         ] {
             let mut given = entry.clone();

@@ -13,12 +13,13 @@ mod config_map;
 mod idealic;
 mod model;
 
-use super::entry::ContextEntry;
+use super::entry::{ContextEntriesError, ContextEntry};
 use super::merge;
 use super::tool::GOAL_TOOLS;
 use crate::decode::{self, DataError};
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::value::type_name;
+use crate::limits::CONTEXT_ENTRIES;
 use crate::visible::quote_foreign;
 use config_map::{ConfigMap, invalid};
 use serde_json::{Map, Value, json};
@@ -55,11 +56,7 @@ fn with_state(config: ConfigMap, state: &Value) -> Result<ConfigMap, DataError> 
     let Value::Object(mut config) = merged else { return Ok(Map::new()) };
     let more = state_context(state)?;
     if let Value::Array(entries) = config.entry("context").or_insert_with(|| json!([])) {
-        for entry in more {
-            if !entries.iter().any(|known| is_same_entry(known, &entry)) {
-                entries.push(entry);
-            }
-        }
+        add_entries(entries, more)?;
     }
     if config["context"] == json!([]) {
         config.shift_remove("context");
@@ -67,10 +64,24 @@ fn with_state(config: ConfigMap, state: &Value) -> Result<ConfigMap, DataError> 
     Ok(config)
 }
 
-/// Whether two context entries are equal in any of their spellings.
-fn is_same_entry(one: &Value, other: &Value) -> bool {
+/// Adds context entries that are not there already, in any of their spellings. Each is compared with all others, so a
+/// list that is too long for an agent is refused before.
+fn add_entries(entries: &mut Vec<Value>, more: Vec<Value>) -> Result<(), DataError> {
+    let longest = entries.len().max(more.len());
+    if longest > CONTEXT_ENTRIES {
+        return invalid(ContextEntriesError::TooMany { found: longest }.to_string());
+    }
     let read = |entry: &Value| decode::into_type::<ContextEntry>(entry.clone()).ok();
-    one == other || read(one).is_some_and(|one| read(other) == Some(one))
+    let mut known: Vec<Option<ContextEntry>> = entries.iter().map(read).collect();
+    for entry in more {
+        let found = read(&entry);
+        let is_known = entries.contains(&entry) || (found.is_some() && known.contains(&found));
+        if !is_known {
+            entries.push(entry);
+            known.push(found);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the entries of `state.context`; an error if that is no list.
@@ -218,6 +229,10 @@ mod tests {
             (json!({"responseFormat": {"schema": {}, "x": 1}}), Err("`responseFormat.x`")),
             (json!({"responseFormat": "json", "outputs": {"complete": {"schema": {}}}}), Err("says it already")),
             (json!({"state": {"context": 1}}), Err("`state.context`: expected a list")),
+            (
+                json!({"context": vec!["w/a"; 20_000], "state": {"context": vec!["w/b"; 20_001]}}),
+                Err("`context`: expected at most 200 entries, got 20001"),
+            ),
             (json!({"operation": 1}), Err("`operation`: expected text")),
             (json!({"operation": "other:chat"}), Err("`llmagent:chat` or `goaltree:chat`, got `other:chat`")),
             (json!({"state": []}), Err("`state`: expected a map")),

@@ -33,6 +33,7 @@ fn examples() -> Vec<Example> {
         ("memrez-support.yaml", AGNTZ_PRELOAD, json!("done"), &["Use durable memory"]),
         ("sentiment-analyzer.yaml", AGNTZ_TYPED, json!({"sentiment": "positive", "confidence": 0.9}), &["Analyze"]),
         ("Alice.json", COVIA_ALICE, json!({"vendor_name": "ACME", "total_amount": 12.5}), &["You are Alice"]),
+        ("Helper.json", COVIA_CALL, json!("done"), &["You are Helper."]),
         (
             "buyer.json",
             COVIA_PAGE,
@@ -118,6 +119,17 @@ const COVIA_ALICE: &str = r#"{
         "additionalProperties": false
       }
     }
+  }}
+}"#;
+
+/// A file of Covia's demo is a whole call of `agent/create`.
+const COVIA_CALL: &str = r#"{
+  "agentId": "Helper",
+  "overwrite": true,
+  "config": { "operation": "v/ops/goaltree/chat" },
+  "state": { "config": {
+    "llmOperation": "v/ops/langchain/openai", "model": "gpt-5.4-mini", "defaultTools": false,
+    "systemPrompt": "You are Helper."
   }}
 }"#;
 
@@ -226,6 +238,21 @@ fn keys_without_meaning_are_refused_by_name_and_reason() {
             "local.yaml",
             "kind: llm\nmodel: openai/x\ntools:\n  - kind: local\n    tools: [calculator]\n",
             "`tools[0]`: a `local` tool is a function of an agntz process",
+        ),
+        (
+            "callback.yaml",
+            "kind: llm\nmodel: openai/x\ntools:\n  - { kind: callback, name: find_recipes, url: https://x, secret: s }\n",
+            "`tools[0]`: a `callback` tool is a route of the application that calls agntz; put it behind HTTP",
+        ),
+        (
+            "blocks.yaml",
+            "kind: llm\nmodel: openai/x\ninstruction: Write. {{#if feedback}}Mind {{feedback}}.{{/if}}\n",
+            "`instruction`: blocks such as `{{#if key}}` are not evaluated here",
+        ),
+        (
+            "sampled.yaml",
+            "kind: llm\nmodel: { provider: openai, name: x, topK: 5 }\n",
+            "`model.topK` has no place here: put it into `model.extra`",
         ),
         (
             "promoted.yaml",
