@@ -4,8 +4,9 @@ mod published;
 mod timers;
 
 pub use self::published::{
-    PUBLISHED_DESCRIPTION_BYTES, PUBLISHED_NAME_BYTES, PUBLISHED_OPERATIONS, PUBLISHED_PER_OWNER, PUBLISHED_PER_SOURCE,
-    PUBLISHED_SCHEMA_BYTES, PUBLISHED_SCHEMA_DEPTH, PUBLISHED_SOURCES, PUBLISHED_VERSION_BYTES,
+    PUBLISHED_BYTES, PUBLISHED_DESCRIPTION_BYTES, PUBLISHED_NAME_BYTES, PUBLISHED_OPERATIONS, PUBLISHED_OWNER_BYTES,
+    PUBLISHED_PER_OWNER, PUBLISHED_PER_SOURCE, PUBLISHED_SCHEMA_BYTES, PUBLISHED_SCHEMA_DEPTH, PUBLISHED_SOURCES,
+    PUBLISHED_VERSION_BYTES,
 };
 pub use self::timers::{
     TIMER_BACKOFF, TIMER_BYTES, TIMER_CATCH_UP, TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_KEPT, TIMER_LATE,
@@ -20,6 +21,10 @@ pub const MAILBOX_EVENTS: u32 = 1_000;
 pub const REVOKED_LISTED: usize = 500;
 /// Pages of the list of jobs that a revocation reads: the newest ones, which hold the open jobs.
 pub const REVOKED_LOOKS: usize = 20;
+
+/// Capabilities of a list in a configuration or a policy, and of an intersection of lists: far more than people write.
+/// Two lists of 256 may give 65,536, which each read would compare.
+pub const CAPABILITIES: usize = 1_024;
 
 /// Turns of one task: far more than a working agent needs, few enough that a loop stays cheap.
 pub const TURNS_PER_TASK: u32 = 50;
@@ -95,6 +100,13 @@ pub const ENTRY_FLOOR: usize = 256;
 
 /// Context entries of one configuration.
 pub const CONTEXT_ENTRIES: usize = 200;
+
+/// Entries of an agent's `tools`: four times what a provider takes, and as many as an owner may publish. Each is worked
+/// out with its bindings, and each of a pin has a schema of its own.
+pub const TOOLS: usize = PUBLISHED_PER_OWNER;
+
+/// Bytes of the schemas that the pins of an agent have together: more than a prompt has room for.
+pub const PINNED_SCHEMAS_BYTES: usize = 512 * 1024;
 
 /// Bytes of a label.
 pub const CONTEXT_LABEL_BYTES: usize = 200;
@@ -372,12 +384,6 @@ pub const REPLY_WIRE_BYTES_LEAST: usize = 4 * 1024 * 1024;
 
 /// Bytes of one piece of a reply in its wire format, or of a whole one that doesn't come in pieces.
 pub const REPLY_FRAME_BYTES: usize = 4 * 1024 * 1024;
-
-/// Bytes of the error that a provider sends with a refusal; the rest isn't read.
-pub const ERROR_BODY_BYTES: usize = 64 * 1024;
-
-/// Bytes of a request to a provider: the largest context with its tools, as JSON.
-pub const MODEL_REQUEST_BYTES: usize = 64 * 1024 * 1024;
 
 /// Bytes of one file of a resource: a model can write and read as much within a task.
 pub const FILE_BYTES: usize = 256 * 1024;

@@ -7,6 +7,7 @@ use crate::domain::authority::capability::{Capability, CapabilityError, RESOURCE
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::bounds::{REVOKED_NAME_BYTES, cut_reason};
 use crate::domain::lattice::{Namespace, Path, PathError};
+use crate::domain::limits::CAPABILITIES;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::policy;
 use crate::venue::revocation_reach;
@@ -266,6 +267,10 @@ async fn describe_revocation(
 
 /// Checks capabilities, and returns a warning for each ability that nothing needs.
 fn check(caps: &[Capability]) -> Result<Vec<String>, OpError> {
+    if caps.len() > CAPABILITIES {
+        let found = caps.len();
+        return Err(OpError::Invalid(format!("`caps`: expected at most {CAPABILITIES} capabilities, got {found}")));
+    }
     let mut warnings = Vec::new();
     for (at, cap) in caps.iter().enumerate() {
         let place = format!("caps[{at}]");

@@ -71,7 +71,7 @@ pub enum CapabilityTargetError {
     #[error("expected a host after the scheme")]
     NoHost,
     /// The path has a segment `.`, `..` or `*`.
-    #[error("segment `{segment}` is not allowed")]
+    #[error("segment `{segment}` is not allowed: a path covers all that lies below it")]
     Segment {
         /// Segment of the path.
         segment: String,
@@ -106,6 +106,12 @@ impl Capability {
     /// Whether it permits everything that `other` permits.
     pub fn covers(&self, other: &Self) -> bool {
         self.permits(&other.can, &other.with)
+    }
+
+    /// Whether the other means nothing beside it. A resource namespace below a covered one has a meaning of its own: a
+    /// memory shows what is at and above each namespace, and a write without a name means the only one.
+    pub fn replaces(&self, other: &Self) -> bool {
+        self.covers(other) && (!other.is_of_resources() || covers(&other.with, &self.with))
     }
 
     /// Whether it is enough for an ability on a name.

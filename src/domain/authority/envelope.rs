@@ -35,13 +35,13 @@ pub struct Envelope {
     /// Upper bound of what may be done.
     #[serde(skip_serializing_if = "Authority::is_unlimited")]
     pub bound: Authority,
-    /// Upper bound of access by kind of resource; absent = no bound yet.
+    /// Upper bound of access by kind of resource, such as `memory` or `files`; absent = no bound yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub modes: BTreeMap<String, AccessMode>,
-    /// Holders: the caller, then `agent:<id>` of each agent above, outermost first.
+    /// Names that a revocation may name: the caller, then `agent:<id>` of each agent above, outermost first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<String>,
-    /// Ids that a revocation may name: of the token and of the jobs above.
+    /// Ids that a revocation may name: of the token and of the jobs above. The granted capabilities are in `bound`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
     /// Claims of the verified token behind it, e.g. `user_id`.
@@ -59,7 +59,8 @@ pub struct Envelope {
     /// Expiry of its token. Work that was accepted goes on after it; no timer fires under it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Millis>,
-    /// Whether an agent above has hidden values filled in, so that nobody below may read them by path.
+    /// Whether the runtime fills in values for an agent above that it isn't shown, so that nobody below may read them by
+    /// path either.
     #[serde(skip_serializing_if = "Not::not")]
     pub hides_values: bool,
 }
@@ -70,8 +71,9 @@ impl Envelope {
         *self == Self::default()
     }
 
-    /// Whether one turn may act for both.
-    pub fn is_same_authority(&self, other: &Self) -> bool {
+    /// Whether one turn may act for both: they have the same bounds, claims, accounts and deadline. Holders, grants,
+    /// lineage and expiry may differ.
+    pub fn may_share_turn(&self, other: &Self) -> bool {
         let limits = |envelope: &Self| (envelope.accounts.clone(), envelope.deadline);
         self.bound == other.bound
             && self.modes == other.modes
@@ -80,8 +82,8 @@ impl Envelope {
             && limits(self) == limits(other)
     }
 
-    /// Returns the user of this owner for whom the request is made, through whatever agents: the claim `user_id` of the
-    /// token, else the first sender.
+    /// Returns the name of the user for whom the request is made, through whatever agents: the claim `user_id` of the
+    /// token; without one the first holder that is no agent; without one `owner`, in whose tree it runs.
     pub fn user<'e>(&'e self, owner: &'e Owner) -> Cow<'e, str> {
         let claimed = self.claims.get(USER_CLAIM).and_then(|user| user.as_str()).filter(|user| !user.is_empty());
         let is_agent = |holder: &str| holder.starts_with("agent:") && !holder.contains('/');
@@ -97,7 +99,7 @@ impl Envelope {
         Trail { holders: self.holders.clone(), grants: self.grants.clone() }
     }
 
-    /// Adds the holders and grants of a trail.
+    /// Adds those holders and grants of a trail that it doesn't name yet.
     #[must_use]
     pub fn with_trail(mut self, trail: &Trail) -> Self {
         trail::add_names(&mut self.holders, &trail.holders);
@@ -112,8 +114,10 @@ impl Envelope {
         self
     }
 
-    /// Returns the envelope that the turn of `holder` hands on to a child. It permits no more than `effective`, than
-    /// `delegable` of its configuration, and than the capabilities that the call names.
+    /// Returns the envelope that a turn hands on to a child job. `holder` is `agent:<id>` of the turn's agent, `home` its
+    /// session and job, and `effective` its present authority. The child may do no more than `effective`, than
+    /// `delegable` of the agent's configuration, and than the capabilities `named` by the call; `None` is no limit.
+    /// Fails if one of `named` is not within the first two.
     pub fn hand_on(
         &self,
         holder: String,

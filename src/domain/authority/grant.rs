@@ -1,6 +1,7 @@
 //! Grants of a request, checked at intake: before a job exists and before any model call.
 
 use super::Authority;
+use super::ability::unknown_ability;
 use super::capability::{Capability, CapabilityError, RESOURCES, covers, is_of_resources, overlaps, readable};
 use crate::decode::{self, DataError};
 use crate::visible::{self, first_hidden};
@@ -228,6 +229,12 @@ fn parse_grant(grant: &Value, boundaries: &[Boundary]) -> Result<Capability, Gra
     Ok(cap)
 }
 
+/// Returns warnings about abilities in the `context` of a submission that nothing needs, each with its place.
+pub fn unknown_abilities(grants: &[Value]) -> Vec<String> {
+    let abilities = grants.iter().enumerate().filter_map(|(at, grant)| Some((at, grant.get("can")?.as_str()?)));
+    abilities.filter_map(|(at, can)| unknown_ability(&format!("context[{at}]"), can)).collect()
+}
+
 /// Returns the authority of a child of `parent` when the call names grants: each must be within the parent's.
 pub fn narrow(parent: &Authority, named: &[Capability]) -> Result<Authority, NotWithinParent> {
     for cap in named {
@@ -282,6 +289,27 @@ mod tests {
         let grants = [json!("b/x"), json!("a"), json!("b/x"), json!("a/b"), json!({"with": "r/a", "can": "*"})];
         let parsed = parse(&grants, &[]).unwrap();
         assert_eq!(parsed.iter().map(|cap| cap.with.as_str()).collect::<Vec<_>>(), ["r/b/x", "r/a", "r/a/b"]);
+    }
+
+    #[test]
+    fn nested_namespaces_stay_in_an_intersection() {
+        let held = |grants: &[&str]| {
+            let grants: Vec<Value> = grants.iter().map(|grant| json!(grant)).collect();
+            Authority::new(Some(parse(&grants, &[]).unwrap()))
+        };
+        let both = held(&["app/u1/billing", "app/u1", "app/u2"]);
+        for (other, expected) in [
+            (both.clone(), vec!["app/u1/billing", "app/u1", "app/u2"]),
+            (held(&["app"]), vec!["app/u1/billing", "app/u1", "app/u2"]),
+            (held(&["app/u1"]), vec!["app/u1/billing", "app/u1"]),
+            (held(&["app/u1/billing/x", "app/u2"]), vec!["app/u1/billing/x", "app/u2"]),
+            (Authority::without_limits(), vec!["app/u1/billing", "app/u1", "app/u2"]),
+        ] {
+            assert_eq!(both.intersect(&other).namespaces("read"), expected);
+        }
+        let caps = ["w/a", "w/a/b"].map(|with| Capability { with: with.into(), can: "crud".into() });
+        let paths = Authority::new(Some(caps.to_vec()));
+        assert_eq!(paths.intersect(&paths).capabilities().unwrap().len(), 1, "a path below another means nothing more");
     }
 
     #[test]

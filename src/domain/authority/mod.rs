@@ -8,6 +8,7 @@ mod denial;
 pub mod envelope;
 pub mod grant;
 mod holder;
+mod intersection;
 #[cfg(test)]
 mod oracle_tests;
 mod own_names;
@@ -22,6 +23,7 @@ use capability::{covers, overlaps};
 pub use denial::DenialError;
 use holder::Permission;
 pub use holder::{HIDDEN, Holder};
+use intersection::intersect_lists;
 pub use own_names::Disclosure;
 pub use resource::ResourcePath;
 use serde::{Deserialize, Serialize};
@@ -107,22 +109,6 @@ fn physical_resource(resource: &ResourcePath, home: &Scope) -> ResourcePath {
 
 fn scratch_name(session: &SessionKey) -> String {
     format!("g/{}/sessions/{}/c", session.agent, session.session)
-}
-
-/// Returns the intersection of two lists; absent = no limit.
-fn intersect_lists(a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>) -> Option<Vec<Capability>> {
-    let (a, b) = match (a, b) {
-        (None, other) | (other, None) => return other.cloned(),
-        (Some(a), Some(b)) => (a, b),
-    };
-    let mut both: Vec<Capability> = Vec::new();
-    for cap in a.iter().flat_map(|a| b.iter().filter_map(|b| a.intersect(b))) {
-        if !both.iter().any(|other| other.covers(&cap)) {
-            both.retain(|other| !cap.covers(other));
-            both.push(cap);
-        }
-    }
-    Some(both)
 }
 
 impl Authority {

@@ -13,7 +13,7 @@ use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::rate::RateLimit;
 use trellis::model::endpoint::{ModelEndpoint, ProviderOptions};
-use trellis::model::registry::{ModelOptions, Models};
+use trellis::model::models::{ModelOptions, Models};
 use trellis::model::{LiveText, Model};
 use trellis::process::clock::Clock;
 use trellis::venue::rates::{self, BookingError, RateSettings};

@@ -66,11 +66,11 @@ async fn an_agent_that_fits_no_message_of_the_queue_is_refused(on: On) {
 
 async fn a_policy_that_grows_too_large_is_refused_and_is_made_smaller(on: On) {
     let Some((venue, _dir, api)) = site(on).await else { return };
-    let caps = |n: usize| (0..n).map(|n| json!({"with": format!("w/{n:0>200}"), "can": "*"})).collect::<Vec<_>>();
-    let most = POLICY_BYTES / 230;
-    try_run(&api, "v/ops/policy/approvals", json!({"caps": caps(most + 200)})).await.is_problem(413, "the policy of");
+    let caps = |n: usize| (0..n).map(|n| json!({"with": format!("w/{n:0>1800}"), "can": "*"})).collect::<Vec<_>>();
+    let most = POLICY_BYTES / 1_830;
+    try_run(&api, "v/ops/policy/approvals", json!({"caps": caps(most + 20)})).await.is_problem(413, "the policy of");
     assert_eq!(policy::load(&*venue.venue.store, &venue.owner).await.unwrap().0, Policy::default());
-    api.run("v/ops/policy/approvals", json!({"caps": caps(most - 20)})).await;
+    api.run("v/ops/policy/approvals", json!({"caps": caps(most - 4)})).await;
     let mut taken = 0;
     let refused = loop {
         let path = format!("w/{taken:0>200}");

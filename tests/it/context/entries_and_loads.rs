@@ -1,6 +1,7 @@
 //! The context of real turns: loads, entries of every form, tools that are found, loads that must go.
 
 use crate::support::cli::Up;
+use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -152,6 +153,32 @@ async fn entries_of_every_form_are_shown_and_what_fails_says_why() {
     venue.agent("viewer", config).await;
     let job = venue.run("viewer", "t1", json!({})).await;
     assert_eq!(output(&job), json!("all there"));
+}
+
+/// Agents that show themselves, or each other, would fill the stack of the process that makes their prompts.
+#[tokio::test]
+async fn a_prompt_is_no_piece_of_a_prompt() {
+    let (venue, _dir) = venue().await;
+    let shows = |agent: &str| json!({"op": "v/ops/agent/context", "input": {"agentId": agent}});
+    let nested = json!({"operation": "v/ops/agent/context", "input": {"agentId": "nest"}});
+    let reloads = json!({"agentId": "reload", "sessionId": "s"});
+    let agents = [
+        ("mirror", shows("mirror")),
+        ("ping", shows("pong")),
+        ("pong", shows("ping")),
+        ("nest", json!({"op": "v/ops/job/run", "input": nested})),
+        ("reload", json!({"op": "v/ops/agent/reload-context", "input": reloads})),
+    ];
+    for (agent, entry) in &agents {
+        let model = json!({"provider": "scripted", "name": "echo"});
+        venue.agent(agent, json!({"model": model, "context": [entry]})).await;
+    }
+    for (agent, _) in &agents {
+        let (caller, asked) = (boss(&venue.owner), json!({"agentId": agent}));
+        let shown = operate(&venue.venue, &caller, "v/ops/agent/context", asked).await.unwrap().to_string();
+        assert!(shown.contains("makes a prompt, which can't be a piece of another"), "{agent}: {shown}");
+        assert_eq!(venue.run(agent, agent, json!("hello")).await.status, JobStatus::Complete, "{agent}");
+    }
 }
 
 /// Covia's: keys with dots between, from the job's `output` on.

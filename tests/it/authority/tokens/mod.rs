@@ -306,7 +306,7 @@ fn a_user_makes_a_key_and_a_token_and_the_token_is_kept_nowhere() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let did = run(dir, &["token", "keygen", "me.jwk"]).ok();
-    run(dir, &["token", "keygen", "me.jwk"]).expect(6, "File exists");
+    run(dir, &["token", "keygen", "me.jwk"]).expect(6, "exists, and no key is written over");
     run(dir, &["token", "keygen", "issuer.jwk", "--jwks", "keys.json", "--kid", "k1", "--speaks-for", "acme"]).ok();
     let config = format!(
         "[auth]\nmode = \"jwt\"\njwks = \"keys.json\"\noperators = \"{did}\"\n[http]\nlisten = \"127.0.0.1:0\"\n[log]\nlevel = \"debug\"\n"
@@ -432,7 +432,8 @@ fn a_queue_submission_belongs_to_its_tokens_owner_or_fails() {
     assert!(submit("acme/ann", &["--token", &ann]).ok().contains("hello"));
     assert!(submit("acme/ann", &["--token", &root]).ok().contains("hello"), "an operator");
     submit("acme/ann", &[]).expect(3, "UNAUTHENTICATED: no token");
-    submit("acme/bob", &["--token", &ann]).expect(3, "CAP_DENIED: the token is about owner `acme/ann`");
+    let other = submit("acme/bob", &["--token", &ann]).expect(3, "CAP_DENIED: the token is about owner `acme/ann`");
+    assert!(other.err.contains("publish on the subject of that owner (`--owner acme/ann`)"), "{other:?}");
     submit("acme/ann", &["--token", &token("acme/ann", &["--att", "w:crud"])]).expect(3, "agent/request on g/echo");
     submit("acme/ann", &["--token", &token("acme/ann", &["--ttl", "0s"])]).expect(3, "the token has expired");
     submit("acme/ann", &["--token", "x.y.z"]).expect(3, "UNAUTHENTICATED: the token can't be read");

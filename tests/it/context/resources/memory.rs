@@ -51,6 +51,21 @@ async fn users_share_an_agent_and_no_memory_redis() {
 }
 
 #[tokio::test]
+async fn a_grant_below_another_adds_its_scope_to_a_memory() {
+    let site = Site::new().await.clerk(json!({"memory": {"mode": "read-write"}})).await;
+    let below = "app/user/a/billing";
+    site.ok("w1", json!([A]), "memory_write", json!({"content": "pays late"})).await;
+    site.ok("w2", json!([below]), "memory_write", json!({"content": "owes 7"})).await;
+    for (id, grants) in [("r1", json!([A, below])), ("r2", json!([below, A])), ("r3", json!([below]))] {
+        let read = site.ok(id, grants, "memory_read", json!({})).await;
+        assert_eq!(contents(&read), ["owes 7", "pays late"], "{id}");
+    }
+    let (outcome, text) = site.call("w3", json!([A, below]), "memory_write", json!({"content": "where"})).await;
+    assert_eq!(outcome, "denied", "{text}");
+    assert!(text.contains("`scope`") && text.contains(below), "{text}");
+}
+
+#[tokio::test]
 async fn without_a_grant_there_is_an_error_and_a_row_that_says_so() {
     let site = Site::new().await.clerk(writable()).await;
     for (id, grants) in [("none", Value::Null), ("empty", json!([])), ("lattice", json!([{"with": "w", "can": "*"}]))] {
