@@ -16,7 +16,7 @@ use crate::domain::visible::quote_foreign;
 use crate::venue::agents::keys_needed;
 use crate::venue::agents::{self, ApplyOutcome};
 use crate::venue::ingress::{self, Arrival, SubmitReceipt};
-use crate::view::agent::{AppliedAgentView, CreatedAgentView, ReceiptView};
+use crate::view::agent::{AgentActivity, AppliedAgentView, CreatedAgentView, ReceiptView};
 use crate::view::job::{IgnoredView, error_code_name};
 use crate::view::request::AgentListRequest;
 use crate::view::to_json;
@@ -136,7 +136,7 @@ async fn apply_layers(
 fn applied_response(
     outcome: ApplyOutcome,
     agent_id: AgentId,
-    status: String,
+    status: AgentActivity,
     config_version: u64,
     warnings: Vec<String>,
 ) -> Response {
@@ -176,7 +176,7 @@ pub(super) async fn apply(
     }
     let (record, outcome) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller).await?;
     let activity = agents::current_status(&api.venue, who.owner(), &id, record.status).await?;
-    Ok(applied_response(outcome, id, activity.to_owned(), record.config_version, warnings))
+    Ok(applied_response(outcome, id, activity, record.config_version, warnings))
 }
 
 fn take_strict(body: &mut Value) -> Result<bool, Problem> {
@@ -244,6 +244,7 @@ fn receipt(submitted: &SubmitReceipt) -> ReceiptView {
         duplicate: submitted.duplicate,
         job: submitted.job.clone(),
         ignored: IgnoredView::of_keys(&submitted.ignored),
+        warnings: submitted.warnings.clone(),
         status: None,
         output: None,
         truncated: None,

@@ -21,12 +21,12 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let (verb, arguments) = arguments(&id, &body)?;
+    let (verb, arguments) = parse_answer(&id, &body)?;
     let output = operate(&api, &who, &format!("v/ops/approval/{verb}"), arguments).await?;
     Ok(axum::Json(output.value).into_response())
 }
 
-/// An answer: exactly one of three, and perhaps what it is about.
+/// An answer to an approval: exactly one of `approve`, `reject` and `answers`.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("oneOf" = [{"required": ["approve"]}, {"required": ["reject"]}, {"required": ["answers"]}]))]
@@ -35,30 +35,33 @@ pub(super) struct Answer {
     approve: Option<Approve>,
     #[schemars(with = "Reject")]
     reject: Option<Reject>,
-    /// An answer for each question, by its id.
+    /// Answers by the ids of their questions.
     #[schemars(with = "Map<String, Value>")]
     answers: Option<Map<String, Value>>,
-    /// What the answer is about; refused when it is something else by now.
+    /// `digest` of the approval as the person saw it: SHA-256 in hexadecimal digits. If it is another one by now, the
+    /// answer is refused.
     digest: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Approve {
-    /// In the place of those that are shown.
+    /// All arguments of the call, in place of those of the model; absent keeps those.
     arguments: Option<Map<String, Value>>,
-    /// Only these of its sections.
+    /// Keys of those sections of the caller's context that still go with the call, out of its `scopes`; absent are all.
     scopes: Option<Vec<String>>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Reject {
+    /// Reason of the rejection, which the model gets.
     reason: Option<String>,
 }
 
-/// Returns the operation `v/ops/approval/…` that a body asks for, and its arguments.
-fn arguments(id: &str, body: &Value) -> Result<(&'static str, Value), Problem> {
+/// Returns the last segment of the operation `v/ops/approval/…` that gives the answer in `body`, and the arguments of
+/// that operation. Fails if the body is not exactly one answer.
+fn parse_answer(id: &str, body: &Value) -> Result<(&'static str, Value), Problem> {
     let expected = "expected a body `{\"approve\": {}}`, `{\"reject\": {}}` or `{\"answers\": {…}}`";
     let given: Answer = decode::typed_with_hint(body)
         .map_err(|error| Problem::bad_request(format!("{expected}, perhaps with a `digest`: {error}")))?;
@@ -95,7 +98,7 @@ mod tests {
             (json!([]), Err(())),
             (json!({}), Err(())),
         ] {
-            let found = arguments("i", &body).map_err(|problem| assert!(problem.detail.contains("expected a body")));
+            let found = parse_answer("i", &body).map_err(|problem| assert!(problem.detail.contains("expected a body")));
             assert_eq!(found, expected, "{body}");
         }
     }

@@ -53,14 +53,14 @@ impl ConnectionTable {
         from: IpAddr,
         all: &CancellationToken,
     ) -> Result<Arc<ConnectionHandle>, ConnectionDecision> {
-        let mut seats = self.lock();
-        match seats.connections.accept(from) {
+        let mut state = self.lock();
+        match state.connections.accept(from) {
             ConnectionDecision::Open { number, instead_of } => {
-                if let Some(other) = instead_of.and_then(|other| seats.close.remove(&other)) {
+                if let Some(other) = instead_of.and_then(|other| state.close.remove(&other)) {
                     other.cancel();
                 }
                 let close = all.child_token();
-                seats.close.insert(number, close.clone());
+                state.close.insert(number, close.clone());
                 let (phase, _) = watch::channel(ConnectionPhase::Header);
                 Ok(Arc::new(ConnectionHandle {
                     table: Arc::clone(self),
@@ -149,9 +149,9 @@ impl ConnectionHandle {
 
 impl Drop for ConnectionHandle {
     fn drop(&mut self) {
-        let mut seats = self.table.lock();
-        seats.connections.remove(self.number);
-        seats.close.remove(&self.number);
+        let mut state = self.table.lock();
+        state.connections.remove(self.number);
+        state.close.remove(&self.number);
     }
 }
 
@@ -167,18 +167,18 @@ impl Drop for AnswerGuard {
 /// The bytes of a connection; it ends with an error if the client reads nothing for `stall`.
 pub(super) struct ConnectionStream {
     stream: TcpStream,
-    seat: Arc<ConnectionHandle>,
+    handle: Arc<ConnectionHandle>,
     stall: Duration,
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 impl ConnectionStream {
-    pub(super) const fn new(stream: TcpStream, seat: Arc<ConnectionHandle>, stall: Duration) -> Self {
-        Self { stream, seat, stall, stuck: None }
+    pub(super) const fn new(stream: TcpStream, handle: Arc<ConnectionHandle>, stall: Duration) -> Self {
+        Self { stream, handle, stall, stuck: None }
     }
 
     fn check_write_time(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.seat.stuck.store(wrote.is_pending(), Ordering::Relaxed);
+        self.handle.stuck.store(wrote.is_pending(), Ordering::Relaxed);
         if wrote.is_ready() {
             self.stuck = None;
             return wrote;
@@ -195,7 +195,7 @@ impl AsyncRead for ConnectionStream {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         if buf.filled().len() > before {
-            self.seat.note_bytes_received();
+            self.handle.note_bytes_received();
         }
         Poll::Ready(Ok(()))
     }

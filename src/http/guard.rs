@@ -34,7 +34,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The middleware of all routes.
 pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let seat = request.extensions().get::<Arc<ConnectionHandle>>().cloned();
+    let handle = request.extensions().get::<Arc<ConnectionHandle>>().cloned();
     let (mut request, cost) = match receive_request(&api, request).await {
         Ok(arrived) => arrived,
         Err(response) => return response,
@@ -44,9 +44,9 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         api.census.meet(owner);
         api.census.sharers(owner.tenant())
     });
-    if let Some(seat) = seat
+    if let Some(handle) = handle
         && let Some(requester) = requester(&request, owner.as_ref())
-        && let Err(no_share) = seat.start_work(requester, sharers)
+        && let Err(no_share) = handle.start_work(requester, sharers)
     {
         return share_exceeded_problem(owner.as_ref(), no_share).into_response();
     }

@@ -51,8 +51,8 @@ pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
             tracing::debug!(%error, "TCP_NODELAY not set");
         }
         match table.add_connection(from.ip(), &all) {
-            Ok(seat) => {
-                tasks.spawn(serve_connection(stream, seat, all.clone(), api.clone(), router.clone()));
+            Ok(handle) => {
+                tasks.spawn(serve_connection(stream, handle, all.clone(), api.clone(), router.clone()));
             }
             Err(why) => {
                 tracing::debug!(%from, ?why, "connection refused");
@@ -87,19 +87,19 @@ async fn pause_after_error(error: &io::Error) {
 /// Serves one connection from its first byte to its end.
 async fn serve_connection(
     stream: TcpStream,
-    seat: Arc<ConnectionHandle>,
+    handle: Arc<ConnectionHandle>,
     all: CancellationToken,
     api: Api,
     router: Router,
 ) {
     let HttpOptions { header_time, idle_time, stall_time, .. } = api.options;
-    let (close, closing, leaving) = (seat.close.clone(), api.closing.clone(), api.options.shutdown_begun.clone());
+    let (close, closing, leaving) = (handle.close.clone(), api.closing.clone(), api.options.shutdown_begun.clone());
     let api_service = TowerToHyperService::new(router);
-    let sitting = Arc::clone(&seat);
+    let of_requests = Arc::clone(&handle);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let seat = Arc::clone(&sitting);
-        seat.await_body();
-        request.extensions_mut().insert(Arc::clone(&seat));
+        let handle = Arc::clone(&of_requests);
+        handle.await_body();
+        request.extensions_mut().insert(Arc::clone(&handle));
         let answered = api_service.call(request);
         let leaving = leaving.clone();
         async move {
@@ -108,12 +108,12 @@ async fn serve_connection(
                 // The caller's next request should go to another process.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(response.map(|body| HoldingBody::body(body, AnswerGuard(seat))))
+            Ok::<_, Infallible>(response.map(|body| HoldingBody::body(body, AnswerGuard(handle))))
         }
     });
-    let wire = TokioIo::new(ConnectionStream::new(stream, Arc::clone(&seat), stall_time));
+    let wire = TokioIo::new(ConnectionStream::new(stream, Arc::clone(&handle), stall_time));
     let mut connection = pin!(http().serve_connection(wire, service));
-    let mut overdue = pin!(seat.wait_until_overdue(header_time, idle_time));
+    let mut overdue = pin!(handle.wait_until_overdue(header_time, idle_time));
     let (mut told, mut evicted) = (false, false);
     loop {
         tokio::select! {
@@ -121,7 +121,7 @@ async fn serve_connection(
             biased;
             () = all.cancelled() => return,
             () = close.cancelled(), if !evicted => {
-                if !seat.is_working() {
+                if !handle.is_working() {
                     return;
                 }
                 // The request came at the same moment: it is answered.

@@ -127,10 +127,8 @@ pub(super) async fn run(
 }
 
 /// `POST invoke`: runs an operation as a job and returns its record. A request to an agent becomes a job of that agent;
-/// a
-/// worker runs any other operation. Quick reads of the venue, and operations with arguments that must not be stored,
-/// run
-/// here and are recorded when they have ended.
+/// a worker runs any other operation. Quick reads of the venue, and operations with arguments that must not be stored,
+/// run here and are recorded when they have ended.
 pub(super) async fn invoke(
     State(api): State<Api>,
     who: RequestCaller,

@@ -1,7 +1,6 @@
 //! Errors as RFC 9457 problem details, with Covia's `error` string added.
 
 use crate::domain::decode::DataError;
-use crate::domain::quota::QuotaExceeded;
 use crate::domain::token::TokenError;
 use crate::domain::visible::beginning;
 use crate::store::{Refusal, StoreError};
@@ -76,8 +75,8 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// 507: the quota of the owner is reached. Not 429, after which clients try again: that would not help.
-    fn quota_reached(over: QuotaExceeded) -> Self {
+    /// 507: the quota of the owner, or the number of users of its tenant, is reached. Not 429, after which clients try again: that would not help.
+    fn quota_reached(over: impl Display) -> Self {
         Self { code: Some("QUOTA_EXCEEDED"), ..Self::new(StatusCode::INSUFFICIENT_STORAGE, over) }
     }
 
@@ -115,7 +114,8 @@ impl From<StoreError> for Problem {
             }
             // Operators free memory; that takes more than a second.
             StoreError::Full { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(30),
-            StoreError::Over(over) => Self::quota_reached(*over),
+            StoreError::Over(over) => Self::quota_reached(over),
+            StoreError::TenantFull(full) => Self::quota_reached(full),
             StoreError::Oversized(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error),
             StoreError::Corrupt { .. } => {
                 tracing::error!(%error, "request failed");
@@ -232,7 +232,8 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::quota::QuotaKind;
+    use crate::domain::quota::{QuotaExceeded, QuotaKind};
+    use crate::domain::tenant_users::TenantFull;
 
     #[test]
     fn every_error_has_its_status_and_says_when_to_try_again() {
@@ -242,6 +243,7 @@ mod tests {
         let full = StoreError::Full { store: store(), reason: reason() };
         let corrupt = StoreError::Corrupt { store: store(), reason: reason() };
         let over = QuotaExceeded { kind: QuotaKind::Jobs, used: 1, adds: 1, allowed: 1 };
+        let tenant_full = TenantFull { owner: "a/b".parse().unwrap(), used: 1, allowed: 1 };
         let refused = |refusal| SubmitError::Refused { agent: "a".parse().unwrap(), refusal };
         for (problem, status, retry) in [
             (Problem::from(unavailable), 503, Some(1)),
@@ -261,6 +263,7 @@ mod tests {
             (refused(Refusal::MailboxFull { limit: 1 }).into(), 429, Some(5)),
             (refused(Refusal::Quota(over)).into(), 507, None),
             (StoreError::Over(over).into(), 507, None),
+            (StoreError::TenantFull(tenant_full).into(), 507, None),
             (OpError::Store(StoreError::Over(over)).into(), 507, None),
             (SubmissionError::TooLarge { bytes: 2, limit: 1 }.into(), 413, None),
         ] {

@@ -138,10 +138,10 @@ struct LastRecord {
 }
 
 impl LastRecord {
-    /// Whether all text before it was sent, or its wait is over. A new stream whose number is past all text comes from
-    /// before the queue began anew.
-    fn is_due(&self, place: Option<u64>, is_new: bool) -> bool {
-        let is_sent = if is_new { place == self.last_text } else { place >= self.last_text };
+    /// Whether all text before it was sent, or its wait is over; `last_sent` is the sequence number of the last piece that
+    /// was sent. A new stream whose number is past all text comes from before the queue began anew.
+    fn is_due(&self, last_sent: Option<u64>, is_new: bool) -> bool {
+        let is_sent = if is_new { last_sent == self.last_text } else { last_sent >= self.last_text };
         self.last_text.is_none() || is_sent || self.deadline <= Instant::now()
     }
 }
@@ -225,7 +225,7 @@ impl JobStream {
     async fn read_record(&mut self) -> Option<JobView> {
         self.pause = (self.pause * 3 / 2).clamp(JOB_READ_PAUSES.0, JOB_READ_PAUSES.1);
         self.next_check = Instant::now() + self.pause;
-        let state = jobs::read_state(&self.api.venue, &self.owner, &self.job).await;
+        let state = jobs::read_status(&self.api.venue, &self.owner, &self.job).await;
         let is_same = state.is_ok_and(|state| state.is_some() && state == self.last_status);
         if is_same && Instant::now() < self.next_wait_check {
             return None;
@@ -264,7 +264,7 @@ impl JobStream {
             self.last_job = Some(job);
             return Some(record);
         }
-        let behind = if self.has_text { last_place(&self.api, &self.job).await } else { None };
+        let behind = if self.has_text { last_sequence(&self.api, &self.job).await } else { None };
         self.last = Some(LastRecord { record, last_text: behind, deadline: Instant::now() + TEXT_DELIVERY_TIME });
         None
     }
@@ -282,9 +282,10 @@ async fn reason_of(
     Ok(job.wait)
 }
 
-async fn last_place(api: &Api, job: &JobId) -> Option<u64> {
+/// Returns the sequence number of the job's last piece; `None`: there is none, or it is unknown.
+async fn last_sequence(api: &Api, job: &JobId) -> Option<u64> {
     api.venue.bus.live_feed().last_piece(job).await.unwrap_or_else(|error| {
-        tracing::debug!(%error, %job, "the place of the last text isn't known");
+        tracing::debug!(%error, %job, "the sequence number of the last text isn't known");
         None
     })
 }

@@ -182,14 +182,14 @@ pub(super) async fn list_path_uses(
     let all = agents_from(&api, &who, one.as_ref()).await?;
     let TraceResult { mut turns, incomplete } = path_uses::trace(&*api.venue.store, who.owner(), &all, &path).await?;
     if let Some(one) = &one {
-        turns.retain(|reached| reached.agent == one.as_str());
+        turns.retain(|path_use| path_use.agent == one.as_str());
         if turns.is_empty() {
             // A removed agent has no record, but may have turns.
             parse_agent(&api, &who, one.as_str()).await?;
         }
     }
     let found = turns.len();
-    turns.retain(|reached| reached.may_be_named_to(&who.caller.reading_authority()));
+    turns.retain(|path_use| path_use.may_be_named_to(&who.caller.reading_authority()));
     let hidden = found - turns.len();
     let turns = turns.into_iter().map(PathUseView::from).collect();
     Ok(axum::Json(WhyView { path, turns, hidden, incomplete }).into_response())

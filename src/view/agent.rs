@@ -9,6 +9,33 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// Whether an agent runs now, and whether it takes work, spelled as on the HTTP API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(inline)]
+pub enum AgentActivity {
+    /// Takes work, and no turn of it runs.
+    Sleeping,
+    /// Takes work, and a turn of it runs.
+    Running,
+    /// Takes work, and runs none until it is resumed.
+    Suspended,
+    /// Has ended: it takes no work.
+    Terminated,
+}
+
+impl AgentActivity {
+    /// Returns the word of the HTTP API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sleeping => "SLEEPING",
+            Self::Running => "RUNNING",
+            Self::Suspended => "SUSPENDED",
+            Self::Terminated => "TERMINATED",
+        }
+    }
+}
+
 /// A page of an owner's agents, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -27,8 +54,7 @@ pub struct AgentRowView {
     /// Name of the agent.
     pub agent_id: AgentId,
     /// Whether it runs now, and whether it takes work.
-    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
-    pub status: String,
+    pub status: AgentActivity,
     /// The beginning of its description; null without one.
     pub description: Option<String>,
 }
@@ -42,7 +68,7 @@ pub struct AgentView {
     pub agent: AgentRecordView,
     /// Why it waits; null while none of its sessions does.
     pub waiting: Option<WaitView>,
-    /// True where it has more sessions than were searched for one that waits; absent else.
+    /// True where `waiting` looked only at some of its sessions, because it has too many; absent else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_partial: Option<bool>,
 }
@@ -54,8 +80,7 @@ pub struct AgentRecordView {
     /// Name of the agent.
     pub agent_id: AgentId,
     /// Whether it runs now, and whether it takes work.
-    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
-    pub status: String,
+    pub status: AgentActivity,
     /// Its configuration, as an agent file has it.
     #[schemars(with = "Map<String, Value>")]
     pub config: Value,
@@ -63,16 +88,16 @@ pub struct AgentRecordView {
     pub creator_caps: Option<Vec<Capability>>,
     /// Version of the configuration, from 1.
     pub config_version: u64,
-    /// Turns of its first 1,000 sessions.
+    /// Number of committed turns of its first 1,000 sessions together.
     pub timeline_length: u64,
-    /// Tasks in the mailboxes of its first 1,000 sessions.
+    /// Number of tasks in the mailboxes of its first 1,000 sessions.
     pub tasks: usize,
-    /// Sessions, at most 1,000.
+    /// Number of its sessions; 1,000 if it has more.
     pub sessions: usize,
-    /// Milliseconds since 1970.
+    /// Time of its creation, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub created: Millis,
-    /// Milliseconds since 1970.
+    /// Time of the last change of its configuration or status, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub updated: Millis,
     /// Why it is suspended; null else.
@@ -89,8 +114,7 @@ pub struct AppliedAgentView {
     #[schemars(extend("enum" = ["created", "updated", "unchanged"]))]
     pub result: String,
     /// Whether it runs now, and whether it takes work.
-    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
-    pub status: String,
+    pub status: AgentActivity,
     /// Version of the configuration, from 1.
     pub config_version: u64,
     /// Providers, operations and abilities that the configuration names and the venue doesn't know, and keys of models
@@ -105,8 +129,7 @@ pub struct CreatedAgentView {
     /// Name of the agent.
     pub agent_id: AgentId,
     /// Whether it runs now, and whether it takes work.
-    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
-    pub status: String,
+    pub status: AgentActivity,
     /// Whether the agent was created now.
     pub created: bool,
     /// Whether it existed and has another configuration now.
@@ -143,8 +166,7 @@ pub struct UpdatedAgentView {
     /// Name of the agent.
     pub agent_id: AgentId,
     /// Whether it runs now, and whether it takes work.
-    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
-    pub status: String,
+    pub status: AgentActivity,
     /// Version of the configuration, from 1.
     pub config_version: u64,
     /// Whether the configuration is another one now.
@@ -165,8 +187,7 @@ pub struct AgentSwitchView {
     /// Name of the agent.
     pub agent_id: AgentId,
     /// Whether it runs now, and whether it takes work.
-    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
-    pub status: String,
+    pub status: AgentActivity,
     /// Version of the configuration, from 1.
     pub config_version: u64,
     /// Whether the call has changed the status.
@@ -183,14 +204,14 @@ pub struct AgentEndView {
     /// Name of the agent.
     pub agent_id: AgentId,
     /// `TERMINATED`, unless it was created anew meanwhile.
-    pub status: String,
+    pub status: AgentActivity,
     /// Version of the configuration, from 1; absent of a removed agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u64>,
     /// True where its sessions and documents were deleted and its name is free; absent else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<bool>,
-    /// Unfinished tasks that were cancelled.
+    /// Number of unfinished tasks that were cancelled.
     pub cancelled: usize,
     /// Why it was suspended; absent of an agent that has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,8 +225,7 @@ pub struct ForkedAgentView {
     /// Name of the new agent.
     pub agent_id: AgentId,
     /// Whether it runs now, and whether it takes work.
-    #[schemars(extend("enum" = ["SLEEPING", "RUNNING", "SUSPENDED", "TERMINATED"]))]
-    pub status: String,
+    pub status: AgentActivity,
     /// Version of the configuration, from 1.
     pub config_version: u64,
     /// The agent that was forked.
@@ -249,9 +269,9 @@ pub struct EndedTaskView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReceiptView {
-    /// The job of a task; of a message its event.
+    /// Id of the job of a task; of a message the same as `event`.
     pub id: String,
-    /// The id that the producer gave, or got.
+    /// Idempotency key of the submission: the one that the sender gave, or one that was made for it.
     pub event: String,
     /// Agent that it was sent to.
     pub agent: AgentId,
@@ -265,6 +285,9 @@ pub struct ReceiptView {
     /// Parts of the request that had no effect; absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignored: Option<IgnoredView>,
+    /// What is perhaps a mistake in the grants of the request: abilities that nothing needs; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Status of the job; absent of a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<JobStatus>,
@@ -280,4 +303,25 @@ pub struct ReceiptView {
     /// Code of the error; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AgentActivity;
+    use crate::domain::decode;
+    use crate::view::to_json;
+    use serde_json::Value;
+
+    #[test]
+    fn the_status_of_an_agent_has_one_word_everywhere() {
+        for (activity, word) in [
+            (AgentActivity::Sleeping, "SLEEPING"),
+            (AgentActivity::Running, "RUNNING"),
+            (AgentActivity::Suspended, "SUSPENDED"),
+            (AgentActivity::Terminated, "TERMINATED"),
+        ] {
+            assert_eq!((activity.as_str(), to_json(&activity)), (word, Value::from(word)));
+            assert_eq!(decode::into_type::<AgentActivity>(word.into()), Ok(activity));
+        }
+    }
 }

@@ -27,7 +27,7 @@ pub struct ApprovalPage {
 pub struct ApprovalView {
     /// Id of the approval.
     pub id: JobId,
-    /// Task in whose service it is asked.
+    /// Task that the asking turn serves; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     /// Agent that asks.
@@ -41,25 +41,26 @@ pub struct ApprovalView {
     /// Name by which the model called the tool; absent where it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// A call that waits.
+    /// The call that waits; absent where questions wait, or where it is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call: Option<ApprovalCallView>,
-    /// Questions of the agent.
+    /// Questions of the agent; absent where a call waits, or where they are hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub questions: Option<ApprovalQuestionsView>,
-    /// SHA-256 of what is asked, in hexadecimal digits.
+    /// SHA-256 of what is asked and of its place, in hexadecimal digits; an answer that names it counts for this
+    /// approval alone.
     pub digest: String,
-    /// Milliseconds since 1970.
+    /// Time of the question, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub asked: Millis,
-    /// Milliseconds since 1970; without an answer it is denied then.
+    /// Time after which it counts as denied without an answer, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub expires: Millis,
     /// The answer, once there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<ApprovalAnswerView>,
-    /// Text in place of `tool`, `call`, `questions` and the content of the answer: the turn that asks may do more than
-    /// the reader, who may not answer.
+    /// Why `tool`, `call`, `questions` and the content of the answer are hidden from this reader, who has less
+    /// authority than the turn that asks and may not answer; absent where nothing is hidden.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
 }
@@ -97,7 +98,7 @@ impl From<&Approval> for ApprovalView {
 }
 
 impl ApprovalView {
-    /// Returns the approval without what is asked and answered, and with `reason` in its place.
+    /// Returns the approval as readers see it from whom its subject is hidden, and with the reason for that.
     #[must_use]
     pub fn without_subject(self, reason: &str) -> Self {
         let answer = self.answer.map(|answer| ApprovalAnswerView {
@@ -116,7 +117,7 @@ impl ApprovalView {
 /// A call that waits for a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalCallView {
-    /// Path of the operation; `g/<agent>` or the tool's name for a delegate.
+    /// Path of the operation; of a delegate `g/<agent>`, or the tool's name where the delegate is anonymous.
     pub operation: String,
     /// Final arguments, with those that the runtime fills in; no value of a secret is in them.
     pub arguments: Value,
@@ -167,7 +168,7 @@ impl From<&Question> for QuestionView {
 pub struct ApprovalAnswerView {
     /// Name of the person; the venue's when time ran out.
     pub by: String,
-    /// Milliseconds since 1970.
+    /// Time of the answer, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub at: Millis,
     /// Kind of the answer; absent where it is hidden.
@@ -180,7 +181,7 @@ pub struct ApprovalAnswerView {
     /// Keys of the sections that still go with an approved call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
-    /// Reason of a rejection, for the agent.
+    /// Reason of a rejection, which the agent gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Answers by the names of the questions.

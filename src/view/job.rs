@@ -26,10 +26,10 @@ pub struct JobView {
     pub op: String,
     /// Status of the job.
     pub status: JobStatus,
-    /// Milliseconds since 1970.
+    /// Time at which it was opened, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub created: Millis,
-    /// Milliseconds since 1970.
+    /// Time of the last change of its status, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub updated: Millis,
     /// Its input; absent where it is hidden.
@@ -200,7 +200,7 @@ pub struct WaitView {
     pub kind: String,
     /// Reason in words.
     pub reason: String,
-    /// Milliseconds since 1970: it goes on then by itself.
+    /// Time at which it goes on by itself, in milliseconds since 1970; absent if that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub until: Option<Millis>,

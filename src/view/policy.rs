@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct PolicyView {
     /// Upper bound of what anything of this owner may do; null = no limit.
-    pub roots: Option<Vec<CapabilityView>>,
+    pub roots: Option<Vec<Capability>>,
     /// Capabilities whose use waits for a person.
     #[serde(default)]
-    pub approvals: Vec<CapabilityView>,
+    pub approvals: Vec<Capability>,
     /// Revocations, the oldest first.
     #[serde(default)]
     pub revocations: Vec<RevocationView>,
@@ -40,10 +40,9 @@ pub struct PolicyView {
 
 impl From<&Policy> for PolicyView {
     fn from(policy: &Policy) -> Self {
-        let capabilities = |all: &[Capability]| all.iter().map(CapabilityView::from).collect::<Vec<_>>();
         Self {
-            roots: policy.roots.as_deref().map(capabilities),
-            approvals: capabilities(&policy.approvals),
+            roots: policy.roots.clone(),
+            approvals: policy.approvals.clone(),
             revocations: policy.revocations.iter().map(RevocationView::from).collect(),
             revoked: None,
             stops: None,
@@ -51,22 +50,6 @@ impl From<&Policy> for PolicyView {
             every_owner: None,
             warnings: Vec::new(),
         }
-    }
-}
-
-/// Permission for an ability on everything under a path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CapabilityView {
-    /// A path prefix by whole segments; empty = everything.
-    pub with: String,
-    /// An ability such as `crud/read`; `*` = all.
-    pub can: String,
-}
-
-impl From<&Capability> for CapabilityView {
-    fn from(capability: &Capability) -> Self {
-        Self { with: capability.with.clone(), can: capability.can.clone() }
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct ScheduledView {
     /// Id of its timer.
     pub handle: TimerId,
-    /// Milliseconds since 1970; null where it has run already.
+    /// Time at which it runs, in milliseconds since 1970; null where it has run already.
     #[schemars(with = "Option<u64>")]
     pub time: Option<Millis>,
 }
@@ -36,7 +36,7 @@ pub struct ScheduledRowView {
     pub handle: TimerId,
     /// Path of the operation.
     pub op: String,
-    /// Milliseconds since 1970; null where it has run already.
+    /// Time at which it runs, in milliseconds since 1970; null where it has run already.
     #[schemars(with = "Option<u64>")]
     pub time: Option<Millis>,
     /// The agent to which it sends.

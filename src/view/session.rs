@@ -43,7 +43,7 @@ pub struct SessionRowView {
     pub turn_count: u64,
     /// Whether the time to live of its conversation is over, so that the next turn begins another one.
     pub expired: bool,
-    /// Milliseconds since 1970: its last event, turn or change.
+    /// Time of its last event, turn or change, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub updated: Millis,
     /// Tasks in its mailbox.
@@ -52,7 +52,7 @@ pub struct SessionRowView {
     pub messages: usize,
     /// Results in its mailbox.
     pub results: usize,
-    /// Milliseconds since 1970: when it is due again; null while it isn't.
+    /// Time at which it is due again, in milliseconds since 1970; null while it isn't.
     #[schemars(with = "Option<u64>")]
     pub due: Option<Millis>,
     /// Paths that it has loaded; only the lattice shows them, at `g/<agent>/sessions/<session>`.
@@ -93,7 +93,7 @@ pub struct ConversationView {
     pub messages: Vec<ConversationMessageView>,
     /// Title for people; null without one.
     pub title: Option<String>,
-    /// Milliseconds since 1970: the last event, turn or change of the session.
+    /// Time of the last event, turn or change of the session, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub updated: Millis,
     /// Turns of the session's current conversation: those before its time to live was over don't count.
@@ -132,7 +132,8 @@ pub struct ConversationMessageView {
     pub turns: Option<u32>,
     /// Number of its turn, of a summary that of the last turn.
     pub turn: u64,
-    /// Milliseconds since 1970; absent of a summary.
+    /// Begin of its turn where a user wrote it, else the end of that turn, in milliseconds since 1970; absent of a
+    /// summary.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub ts: Option<Millis>,

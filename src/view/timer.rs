@@ -4,6 +4,7 @@ use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::priority::Priority;
 use crate::domain::time::Millis;
 use crate::domain::timer::{CatchUpPolicy, OverlapPolicy, Schedule, SentEvent, Timer, TimerId, TimerKind, TimerPhase};
+use crate::view::agent::AgentActivity;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -198,7 +199,7 @@ pub struct TimersFiredView {
     /// Id of the agent.
     pub agent_id: AgentId,
     /// Status of the agent after the wait.
-    pub status: String,
+    pub status: AgentActivity,
     /// Ids of the timers that fired.
     pub fired: Vec<TimerId>,
     /// Number of sessions with pending events, which were woken.

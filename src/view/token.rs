@@ -1,6 +1,6 @@
 //! Answers about issued tokens.
 
-use super::policy::CapabilityView;
+use crate::domain::authority::Capability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -53,7 +53,7 @@ pub struct VerifiedTokenView {
     #[schemars(extend("enum" = ["key", "owner"]))]
     pub kind: String,
     /// What the token grants; null = all that the owner has.
-    pub capabilities: Option<Vec<CapabilityView>>,
+    pub capabilities: Option<Vec<Capability>>,
     /// Values of the session's context that the token sets.
     pub claims: Map<String, Value>,
     /// Whether the caller is an operator of the venue.

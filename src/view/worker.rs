@@ -5,11 +5,11 @@ use crate::domain::worker_registry::{DrainOrder, WorkerRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Registered workers of a venue.
+/// Registered workers of a venue; a record is deleted a day after its last heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkersView {
-    /// Workers by name.
+    /// Workers, sorted by name.
     pub workers: Vec<WorkerView>,
 }
 
@@ -35,7 +35,8 @@ pub struct WorkerView {
     /// Time of its last heartbeat, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub seen: Millis,
-    /// State of the worker: `silent` if its last heartbeat is too old.
+    /// State of the worker: `works`, `told to leave` once it is ordered to drain, `leaving` once it accepts no new
+    /// work, `silent` without a heartbeat for 20 seconds.
     #[schemars(extend("enum" = ["works", "told to leave", "leaving", "silent"]))]
     pub state: String,
     /// Order to drain it; absent if there is none.
@@ -44,7 +45,7 @@ pub struct WorkerView {
 }
 
 impl WorkerView {
-    /// Makes the answer about a worker at this time.
+    /// Makes the answer about a worker at the time `now`, which decides whether it is silent.
     pub fn new(worker: &WorkerRecord, now: Millis) -> Self {
         Self {
             name: worker.name.clone(),
@@ -67,6 +68,6 @@ impl WorkerView {
 pub struct WorkerDrainView {
     /// Names of the workers.
     pub draining: Vec<String>,
-    /// Name of the worker in the process that has answered, if it is one of them: that process ends with it. Else null.
+    /// The one of `draining` that is in the process that has answered, which ends once it has drained; null if none is.
     pub here: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! Links of the API description: from an answer to the routes that accept its ids.
 
+use super::path_parameters;
 use crate::http::route::{MediaSchema, Route, RouteSchema};
 use serde_json::{Map, Value, json};
 
@@ -44,20 +45,6 @@ fn link_targets(id: &str) -> LinkTargets {
     }
 }
 
-/// Returns the parameters of a path with the segment before each: `agents/{id}`, `{session}`.
-fn path_parameters(path: &str) -> Vec<(&str, &str)> {
-    let mut before = "";
-    let mut found = Vec::new();
-    for segment in path.split('/') {
-        if segment.starts_with('{') {
-            found.push((before, segment));
-        } else {
-            before = segment;
-        }
-    }
-    found
-}
-
 /// Returns expressions that fill the parameters of `to` from an exchange with `from`; `None` if some are missing or
 /// none is in the answer.
 fn parameters(from: &Route, to: &Route) -> Option<Map<String, Value>> {
@@ -66,17 +53,16 @@ fn parameters(from: &Route, to: &Route) -> Option<Map<String, Value>> {
         return None;
     }
     let named = link_targets(from.about.id);
-    let known = path_parameters(from.path);
+    let known = path_parameters::list(from.path);
     let mut is_new = false;
     let mut found = Map::new();
-    for (before, segment) in path_parameters(to.path) {
-        let name = segment.trim_matches(['{', '}', '*']);
-        let full = format!("{before}/{{{name}}}");
-        let said = named.iter().find(|(kind, _)| *kind == full || *kind == segment);
+    for (before, name) in path_parameters::list(to.path) {
+        let (full, short) = (format!("{before}/{{{name}}}"), format!("{{{name}}}"));
+        let said = named.iter().find(|(kind, _)| *kind == full || *kind == short);
         let value = match said {
             Some((_, "")) => "$response.body".to_owned(),
             Some((_, pointer)) => format!("$response.body#{pointer}"),
-            None if known.contains(&(before, segment)) => format!("$request.path.{name}"),
+            None if known.contains(&(before, name)) => format!("$request.path.{name}"),
             None => return None,
         };
         is_new |= said.is_some();

@@ -4,7 +4,7 @@
 //! handler, and add twice as many crates; the operations' arguments need `schemars` anyway.
 
 mod links;
-mod place;
+mod path_parameters;
 mod portable;
 pub(super) mod queries;
 mod refine;
@@ -51,12 +51,12 @@ pub(super) fn document(routes: &[Route]) -> Value {
         }
         item[route.method] = writer.operation(route, routes);
     }
-    let mut schemas = writer.types.take_definitions(true);
+    let mut schemas = writer.generator.take_definitions(true);
     schemas.extend(writer.schemas);
-    for (name, more) in refine::types() {
+    for (name, more) in refine::type_rules() {
         merge(&mut schemas[name], more);
     }
-    schemas.insert(MESSAGE.to_owned(), refine::message(&schemas["Submission"]));
+    schemas.insert(MESSAGE.to_owned(), refine::message_schema(&schemas["Submission"]));
     for schema in schemas.values_mut() {
         make_portable(schema);
     }
@@ -139,12 +139,12 @@ fn parameter_of(name: &str) -> Value {
 /// Returns the parameters of all methods of a path.
 fn parameters(route: &Route) -> Vec<Value> {
     let owner = (route.access != RouteAccess::Public || route.about.id == "status").then(|| parameter_of("Owner"));
-    owner.into_iter().chain(place::parameters(route.path)).collect()
+    owner.into_iter().chain(path_parameters::describe_all(route.path)).collect()
 }
 
 /// Collects the schemas of types and operations.
 struct DescriptionWriter {
-    types: SchemaGenerator,
+    generator: SchemaGenerator,
     schemas: Map<String, Value>,
     catalog: &'static CatalogView,
 }
@@ -157,9 +157,9 @@ impl DescriptionWriter {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;
         });
-        let mut types = settings.into_generator();
-        types.subschema_for::<ProblemView>();
-        Self { types, schemas: Map::new(), catalog: &CATALOG }
+        let mut generator = settings.into_generator();
+        generator.subschema_for::<ProblemView>();
+        Self { generator, schemas: Map::new(), catalog: &CATALOG }
     }
 
     fn operation(&mut self, route: &Route, all: &[Route]) -> Value {
@@ -210,11 +210,11 @@ impl DescriptionWriter {
 
     fn schema(&mut self, shape: RouteSchema) -> Value {
         let mut schema = match shape {
-            RouteSchema::Type(schema) => schema(&mut self.types).to_value(),
+            RouteSchema::Type(schema) => schema(&mut self.generator).to_value(),
             RouteSchema::Arguments(operation, given, needed) => self.arguments(operation, given, needed),
             RouteSchema::Agent => self.agent(),
             RouteSchema::Message => {
-                self.types.subschema_for::<Submission>();
+                self.generator.subschema_for::<Submission>();
                 json!({"$ref": format!("#/components/schemas/{MESSAGE}")})
             }
             RouteSchema::Map => json!({"type": "object"}),
@@ -229,12 +229,12 @@ impl DescriptionWriter {
     fn inline_schema(&mut self, shape: RouteSchema) -> Value {
         let schema = self.schema(shape);
         let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()).map(str::to_owned);
-        name.and_then(|name| self.types.definitions_mut().shift_remove(&name)).unwrap_or(schema)
+        name.and_then(|name| self.generator.definitions_mut().shift_remove(&name)).unwrap_or(schema)
     }
 
     fn arguments(&mut self, operation: &str, given: ArgumentNames, needed: &[&str]) -> Value {
         let found = self.catalog.resolve(operation).expect("a test reads every route");
-        let mut schema = refine_schema(found.spec.input.clone(), operation, &mut self.types);
+        let mut schema = refine_schema(found.spec.input.clone(), operation, &mut self.generator);
         for (_, name) in given {
             if let Some(properties) = schema["properties"].as_object_mut() {
                 properties.shift_remove(*name);

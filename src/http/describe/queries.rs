@@ -40,13 +40,13 @@ fn statuses(_: &mut SchemaGenerator) -> Schema {
     comma_list(&JobStatus::ALL.map(JobStatus::as_str))
 }
 
-fn codes(types: &mut SchemaGenerator) -> Schema {
-    let codes = refine::codes(types);
+fn codes(generator: &mut SchemaGenerator) -> Schema {
+    let codes = refine::error_codes(generator);
     comma_list(&codes.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn path(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "pattern": refine::path("/?")})
+    json_schema!({"type": "string", "pattern": refine::lattice_path("/?")})
 }
 
 fn name(_: &mut SchemaGenerator) -> Schema {

@@ -219,6 +219,20 @@ async fn a_model_is_offered_what_a_pin_says_of_itself() {
     assert_eq!((&tools.refused, &tools.reports), (&Vec::new(), &Vec::new()));
 }
 
+/// Each entry of `tools` has the schema of its pin: hundreds of large ones would fill the memory of a worker.
+#[tokio::test]
+async fn the_schemas_of_an_agents_pins_stay_small() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    let input = json!({"type": "object", "description": "d".repeat(60_000)});
+    venue.write("o/large", json!({"operation": {"adapter": "json:merge", "input": input}})).await;
+    let entries: Vec<Value> =
+        (0..20).map(|at| json!({"operation": "o/large", "name": format!("large_{at}")})).collect();
+    venue.agent("clerk", json!({"tools": entries, "defaultTools": false})).await;
+    let tools = offered_tools(&venue, "clerk").await;
+    let large = tools.specs.iter().filter(|spec| spec.name.starts_with("large_")).count();
+    assert_eq!((large, tools.refused.len()), (8, 12), "{:?}", tools.refused);
+}
+
 #[tokio::test]
 async fn what_is_bound_or_hidden_stays_so_under_a_pins_own_schema() {
     let (venue, _dir) = TestVenue::embedded("").await;
