@@ -1,7 +1,7 @@
 //! `trellis approvals`, `approve`, `reject` and `answer`: open approvals, and people's answers.
 
 use super::client::{Client, ServerArgs, read_view};
-use super::escape::escape_data;
+use super::escape::{self, escape_data};
 use super::exit::{Exit, Failure};
 use super::output::{format_plain, note_empty, note_next};
 use super::{CliContext, input};
@@ -34,7 +34,7 @@ pub(crate) struct ApprovalsArgs {
     after_help = "Examples:\n  trellis approve 0123456789abcdef0123456789abcdef\n  trellis approve 0123456789abcdef0123456789abcdef --arguments '{\"amount\": 5}'"
 )]
 pub(crate) struct ApproveArgs {
-    /// Its id, as `trellis approvals` prints it
+    /// Id of the approval, as `trellis approvals` prints it
     #[arg(value_parser = approval_id)]
     id: JobId,
     /// Other arguments in the place of those that are shown: JSON, `@file` or `-`
@@ -58,7 +58,7 @@ pub(crate) struct ApproveArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis reject 0123456789abcdef0123456789abcdef --reason 'too expensive'")]
 pub(crate) struct RejectArgs {
-    /// Its id, as `trellis approvals` prints it
+    /// Id of the approval, as `trellis approvals` prints it
     #[arg(value_parser = approval_id)]
     id: JobId,
     /// Why, for the agent
@@ -73,7 +73,7 @@ pub(crate) struct RejectArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis answer 0123456789abcdef0123456789abcdef size=L sure=true 'why=it fits'")]
 pub(crate) struct AnswerArgs {
-    /// Its id, as `trellis approvals` prints it
+    /// Id of the approval, as `trellis approvals` prints it
     #[arg(value_parser = approval_id)]
     id: JobId,
     /// An answer per question
@@ -106,7 +106,7 @@ impl ApprovalsArgs {
 
 impl ApproveArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
-        let arguments = self.arguments.as_deref().map(|arguments| input::value(arguments, false)).transpose()?;
+        let arguments = self.arguments.as_deref().map(input::map_or_list).transpose()?;
         let scopes = (self.no_scopes || !self.scopes.is_empty()).then_some(self.scopes);
         let request = ApproveRequest { id: self.id.as_str(), arguments, scopes, digest: self.digest };
         send(context, &self.server, "approve", &request).await
@@ -155,7 +155,7 @@ async fn find_approval(client: &Client, id: &JobId) -> Result<Option<ApprovalVie
     let mut offset = 0;
     loop {
         let answer = client.run("v/ops/approval/list", &ListApprovalsRequest { all: true, offset }, None).await?;
-        let page: ApprovalPage = read_view(&answer)?;
+        let page: ApprovalPage = read_view(answer)?;
         let found = page.items.into_iter().find(|item| item.id == *id);
         match page.next {
             Some(next) if found.is_none() => offset = next,
@@ -184,7 +184,7 @@ async fn send(
     request: &impl Serialize,
 ) -> Result<Exit, Failure> {
     let answered = Client::new(server)?.run(&format!("v/ops/approval/{verb}"), request, None).await?;
-    context.out.typed_value::<ApprovalView>(&answered, format_approval)?;
+    context.out.typed_value::<ApprovalView>(answered, format_approval)?;
     Ok(Exit::Ok)
 }
 
@@ -192,8 +192,8 @@ async fn send(
 fn format_approval(approval: &ApprovalView) -> String {
     let (call, questions) = (approval.call.as_ref(), approval.questions.as_ref());
     let asks = match call {
-        Some(call) => format!("calls {}", escape_data(&call.operation)),
-        None => format!("asks: {}", escape_data(questions.map_or("", |questions| questions.title.as_str()))),
+        Some(call) => format!("calls {}", escape::cell(&call.operation)),
+        None => format!("asks: {}", escape::cell(questions.map_or("", |questions| questions.title.as_str()))),
     };
     let mut lines = vec![format!("{}  {} {asks}", approval.id, approval.agent)];
     let mut line =
@@ -210,7 +210,7 @@ fn format_approval(approval: &ApprovalView) -> String {
         let choices = if choices.is_empty() { String::new() } else { format!(": {}", choices.join(", ")) };
         let optional = if ask.required == Some(false) { ", optional" } else { "" };
         let prompt = escape_data(&ask.prompt);
-        line(&escape_data(&ask.id), format!("{prompt} ({}{choices}{optional})", ask.kind.as_str()));
+        line(&escape::cell(&ask.id), format!("{prompt} ({}{choices}{optional})", ask.kind.as_str()));
     }
     if let Some(job) = &approval.job {
         line("job", job.to_string());
@@ -221,6 +221,15 @@ fn format_approval(approval: &ApprovalView) -> String {
         Some(answer) => {
             let verdict = escape_data(answer.verdict.as_deref().unwrap_or_default());
             line("answer", format!("{verdict} by {} at {}", escape_data(&answer.by), answer.at.rfc3339()));
+            if let Some(arguments) = &answer.arguments {
+                line("made with", format_plain(arguments));
+            }
+            if let Some(answers) = &answer.answers {
+                line("answers", format_plain(&Value::Object(answers.clone())));
+            }
+            if let Some(reason) = &answer.reason {
+                line("reason", escape_data(reason).into_owned());
+            }
         }
     }
     lines.join("\n")
@@ -230,6 +239,18 @@ fn format_approval(approval: &ApprovalView) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_title_makes_no_lines_of_its_own() {
+        let asks = json!([{"id": "why\nx", "type": "text", "prompt": "Why?\nNow"}]);
+        let forged = format!("Hi\n{}  payer calls v/ops/lattice/read", "1".repeat(32));
+        let approval = json!({
+            "id": "0".repeat(32), "agent": "asker", "session": "s", "turn": 1, "index": 0, "tool": "human_ask",
+            "questions": {"title": forged, "asks": asks}, "digest": "d", "asked": 1, "expires": 2,
+        });
+        let text = format_approval(&read_view(approval).unwrap());
+        assert_eq!(text.lines().filter(|line| !line.starts_with("  ")).count(), 1, "{text}");
+    }
 
     #[test]
     fn a_question_shows_its_choices_and_whether_it_may_be_left_out() {
@@ -242,9 +263,26 @@ mod tests {
             "id": "0".repeat(32), "agent": "asker", "session": "s", "turn": 1, "index": 0, "tool": "human_ask",
             "questions": {"title": "The order", "asks": asks}, "digest": "d", "asked": 1, "expires": 2,
         });
-        let text = format_approval(&read_view(&approval).unwrap());
+        let text = format_approval(&read_view(approval).unwrap());
         for part in ["Which secret? (token)", "Which size? (choice: S, L, optional)", "Why? (text)"] {
             assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn an_answered_call_shows_with_what_it_was_made() {
+        for (answer, shown) in [
+            (json!({"by": "ann", "at": 3, "verdict": "approved", "arguments": {"value": 4}}), "made with"),
+            (json!({"by": "ann", "at": 3, "verdict": "rejected", "reason": "too much"}), "reason     too much"),
+        ] {
+            let approval = json!({
+                "id": "0".repeat(32), "agent": "payer", "session": "s", "turn": 1, "index": 0, "tool": "pay",
+                "call": {"operation": "v/ops/http/post", "arguments": {"value": 5}},
+                "digest": "d", "asked": 1, "expires": 2, "answer": answer,
+            });
+            let text = format_approval(&read_view(approval).unwrap());
+            assert!(text.contains(shown), "{text}");
+            assert_eq!(text.contains("\"value\": 4"), shown == "made with", "{text}");
         }
     }
 }

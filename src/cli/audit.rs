@@ -81,7 +81,7 @@ impl AuditArgs {
         if shown.is_null() {
             shown = running.call_or_run_here(&config, operation, &request, here).await?;
         }
-        let report: AuditView = read_view(&shown)?;
+        let report: AuditView = read_view(shown.clone())?;
         let totals = list_totals(&report.totals);
         let totals = if self.after_loss { &totals[totals.len() - TOTALS_AFTER_LOSS..] } else { &totals[..] };
         let lines: Vec<_> = totals.iter().map(|(name, total)| format!("{name} = {total}")).collect();

@@ -47,7 +47,7 @@ impl BackupArgs {
             Err(error) => Err(Failure::operation(&error)),
         };
         let made = self.running.server(context).call_or_run_here(&config, "v/ops/venue/backup", &request, here).await?;
-        context.out.typed_value(&made, |BackupView { path, records, bytes }: &BackupView| {
+        context.out.typed_value(made, |BackupView { path, records, bytes }: &BackupView| {
             format!("{}: {records} records, {bytes} bytes", escape::escape_data(&path.display().to_string()))
         })?;
         Ok(Exit::Ok)

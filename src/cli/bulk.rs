@@ -66,7 +66,7 @@ impl BulkArgs {
         let filter = self.filter.request();
         let mut request = BulkRequest { filter, action: name, reason, dry_run: Some(true), expected: None };
         let counted = client.run(OPERATION, &request, None).await?;
-        let BulkView { matched: many, until, .. } = read_view(&counted)?;
+        let BulkView { matched: many, until, .. } = read_view(counted)?;
         if many > 0 && !self.yes {
             confirm(&format!("{many} jobs would be {done}"))?;
         }
@@ -78,7 +78,7 @@ impl BulkArgs {
                 Some(place) => Failure { text: format!("{}; `--cursor {place}` goes on", error.text), ..error },
                 None => error,
             })?;
-            let batch: BulkView = read_view(&batch)?;
+            let batch: BulkView = read_view(batch)?;
             sums.add(&batch);
             for reason in batch.reasons.iter().flatten() {
                 note(&reason.error);

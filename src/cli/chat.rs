@@ -1,7 +1,7 @@
 //! `trellis chat`: sends a message and shows the agent's next reply.
 
 use super::client::{Client, ServerArgs, read_view};
-use super::escape::escape_data;
+use super::escape::{cell, escape_data};
 use super::exit::{Exit, Failure};
 use super::output::{Format, remark};
 use super::submit::NO_AGENT;
@@ -106,7 +106,7 @@ impl Chat {
             let request = ChatRequest { agent_id: &self.agent, message, timeout: millis, session_id: session.as_ref() };
             let answer = client.run("v/ops/agent/chat", &request, Some(&id)).await;
             let answer = answer.map_err(|e| self.reword(e, session.as_ref()))?;
-            let reply: ChatReplyView = read_view(&answer)?;
+            let reply: ChatReplyView = read_view(answer.clone())?;
             if session.is_none() {
                 remark(&format!("session {}; `--session` goes on with it", reply.session_id));
                 *session = Some(reply.session_id.clone());
@@ -115,7 +115,7 @@ impl Chat {
                 if context.out.format != Format::Text {
                     context.out.value(&answer, String::new)?;
                 }
-                let (code, error) = (reply.error_code.as_deref().unwrap_or_default(), escape_data(error));
+                let (code, error) = (reply.error_code.as_deref().unwrap_or_default(), cell(error));
                 let agent = &self.agent;
                 return Err(Failure::new(
                     Exit::JobFailed,

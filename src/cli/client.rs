@@ -130,7 +130,7 @@ impl Client {
             return Err(self.refusal(answer).await);
         }
         let said: Value = answer.json().await.unwrap_or_default();
-        if read_view::<ReadinessView>(&said).is_ok_and(|ready| ready.is_ready()) {
+        if read_view::<ReadinessView>(said.clone()).is_ok_and(|ready| ready.is_ready()) {
             Ok(said)
         } else {
             Err(self.no_venue_failure("its `/readyz` says something else"))
@@ -286,9 +286,9 @@ fn header(what: &str, text: &str) -> Result<HeaderValue, Failure> {
         .map_err(|_| Failure::usage(format!("the {what} `{}` can't be sent in a header", text.escape_debug())))
 }
 
-/// Reads an answer as its type of [`crate::view`].
-pub(crate) fn read_view<T: DeserializeOwned>(answer: &Value) -> Result<T, Failure> {
-    decode::into_type(answer.clone()).map_err(|error| {
+/// Reads an answer as its type of [`crate::view`]. Whoever prints the answer as JSON, too, gives a clone.
+pub(crate) fn read_view<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    decode::into_type(answer).map_err(|error| {
         Failure::internal(format!("this build doesn't know such an answer: {error}; is the venue of another version?"))
     })
 }

@@ -65,7 +65,7 @@ impl PreviewArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         abilities::note_unknown("--grant", &self.grants);
         let body = PreviewBody {
-            task: self.task.as_deref().map(|task| input::value(task, false)).transpose()?,
+            task: self.task.as_deref().map(input::json_or_text).transpose()?,
             session: self.session,
             session_context: self.values.into_iter().collect(),
             context: input::grants(&self.grants),
@@ -75,7 +75,7 @@ impl PreviewArgs {
         let answer = client.post(&format!("agents/{}/context", encode(self.agent.as_str())), &body).await;
         let answer = answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
         let out = context.out;
-        let preview: ContextPreviewView = read_view(&answer)?;
+        let preview: ContextPreviewView = read_view(answer.clone())?;
         if let Some(error) = &preview.error {
             super::output::note(&format!("the turn would fail: {error}"));
         }

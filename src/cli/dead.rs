@@ -3,7 +3,7 @@
 use super::CliContext;
 use super::bulk::{BulkAction, BulkArgs};
 use super::client::{Client, ServerArgs, read_view};
-use super::escape::escape_data;
+use super::escape::cell;
 use super::exit::{Exit, Failure};
 use super::output::{note, pretty};
 use crate::domain::ids::JobId;
@@ -70,13 +70,13 @@ impl DeadCommand {
             Self::List { offset, limit, server } => {
                 let request = ListDeadRequest { offset, limit };
                 let page = Client::new(&server)?.run("v/ops/dead/list", &request, None).await?;
-                let DeadLetterPage { items: letters, unreadable, .. } = read_view(&page)?;
+                let DeadLetterPage { items: letters, unreadable, .. } = read_view(page.clone())?;
                 context.out.page(&page, "items", |_| {
                     let rows: Vec<_> = letters.iter().map(row).collect();
                     context.out.table(&["JOB", "AGENT", "SESSION", "DIED", "CRASHES", "REDRIVEN AS"], &rows)
                 })?;
                 for stray in &unreadable.items {
-                    note(&format!("unreadable: {}: {}", stray.received.rfc3339(), escape_data(&stray.reason)));
+                    note(&format!("unreadable: {}: {}", stray.received.rfc3339(), cell(&stray.reason)));
                 }
             }
             Self::Show { id, server } => {
@@ -91,7 +91,7 @@ impl DeadCommand {
                 many.check(true)?;
                 let request = IdRequest { id: id.as_str() };
                 let driven = Client::new(&server)?.run("v/ops/dead/redrive", &request, None).await?;
-                let RedriveView { job, duplicate, .. } = read_view(&driven)?;
+                let RedriveView { job, duplicate, .. } = read_view(driven.clone())?;
                 if duplicate {
                     note("it was driven again before");
                 }

@@ -33,7 +33,7 @@ impl DoctorArgs {
             .server(context)
             .call_or_run_as(Role::Doctor, &config, "v/ops/venue/doctor", &json!({}), here)
             .await?;
-        let report: DoctorView = read_view(&found)?;
+        let report: DoctorView = read_view(found.clone())?;
         context.out.value(&found, || text(context.out, &report))?;
         match report.broken {
             0 if report.unsettled => {

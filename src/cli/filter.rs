@@ -144,7 +144,7 @@ pub(crate) async fn read_filtered(
         if let Some(Value::Array(found)) = page.get_mut(key).map(Value::take) {
             items.extend(found);
         }
-        let FilteredPageEnd { next, looked_back_to } = read_view(&page)?;
+        let FilteredPageEnd { next, looked_back_to } = read_view(page.clone())?;
         let Some(next) = next.filter(|_| items.len() < limit) else {
             page[key] = items.into();
             return Ok(page);

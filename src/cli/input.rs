@@ -39,27 +39,48 @@ fn read(name: &str, from: impl Read) -> Result<String, Failure> {
     Ok(without_mark(text))
 }
 
-/// Returns the value of an argument: JSON if it looks like JSON, else text; with `as_text` always text.
+/// Advice of an error about malformed JSON, for a command that has the flag `--text`.
+const TEXT_FLAG: &str = "; `--text` sends it as text";
+/// The same for a command without this flag that takes texts.
+const TEXT_QUOTES: &str = "; in quotes (`'\"…\"'`) it is a text";
+
+/// Returns the value of an argument of a command that has the flag `--text`: JSON if it looks like JSON, else text; with
+/// `as_text` always text.
 pub(crate) fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
     let text = text(argument)?;
-    let source = match argument {
+    if as_text { Ok(Value::String(text)) } else { interpret(&text, &source_of(argument), TEXT_FLAG) }
+}
+
+/// Returns the value of an argument of a command without `--text`: JSON if it looks like JSON, else text.
+pub(crate) fn json_or_text(argument: &str) -> Result<Value, Failure> {
+    interpret(&text(argument)?, &source_of(argument), TEXT_QUOTES)
+}
+
+/// Returns the value of an argument that must be a map or a list, which its reader checks: read as by [`json_or_text`],
+/// without the advice to make a text of it.
+pub(crate) fn map_or_list(argument: &str) -> Result<Value, Failure> {
+    interpret(&text(argument)?, &source_of(argument), "")
+}
+
+/// Names for messages where the text of an argument comes from.
+fn source_of(argument: &str) -> String {
+    match argument {
         "-" => "stdin".to_owned(),
         _ => argument.strip_prefix('@').map_or("the argument".to_owned(), |path| format!("file `{path}`")),
-    };
-    if as_text { Ok(Value::String(text)) } else { interpret(&text, &source) }
+    }
 }
 
 /// Parses a text as JSON. A text that begins like an object, an array or a string must be JSON, so that a typing error
-/// is not sent as text. Numbers, `true`, `false` and `null` are JSON, everything else is text.
-fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
+/// is not sent as text; its error ends with `advice`. Numbers, `true`, `false` and `null` are JSON, everything else is
+/// text.
+fn interpret(text: &str, source: &str, advice: &str) -> Result<Value, Failure> {
     match decode::json(text.as_bytes()) {
         Ok(value) => Ok(value),
         Err(error) if text.trim_start().starts_with(['{', '[', '"']) => {
-            Err(Failure::usage(format!("malformed JSON in {source}: {error}; `--text` sends it as text")))
+            Err(Failure::usage(format!("malformed JSON in {source}: {error}{advice}")))
         }
         Err(error) if is_whole_number(text) => {
-            let text = format!("malformed JSON in {source}: {error}; in quotes (`'\"…\"'`) it is a text");
-            Err(Failure::usage(text))
+            Err(Failure::usage(format!("malformed JSON in {source}: {error}{TEXT_QUOTES}")))
         }
         // The newline that ends a file or `echo` is no part of the text.
         Err(_) => Ok(Value::String(text.strip_suffix('\n').unwrap_or(text).to_owned())),
@@ -164,15 +185,26 @@ mod tests {
             ("two\nlines\n", json!("two\nlines")),
             ("", json!("")),
         ] {
-            assert_eq!(interpret(text, "x"), Ok(expected), "{text}");
+            assert_eq!(interpret(text, "x", TEXT_FLAG), Ok(expected), "{text}");
         }
         for number in ["123456789012345678901234567890", "-123456789012345678901234567890\n"] {
-            let error = interpret(number, "the argument").unwrap_err();
+            let error = interpret(number, "the argument", TEXT_FLAG).unwrap_err();
             assert!(error.text.contains("64 bits") && error.text.contains("in quotes"), "{error}");
             let error = pair(&format!("a={number}")).unwrap_err();
             assert!(error.to_string().contains("64 bits"), "{number}: {error}");
         }
-        let error = interpret(r#"{"a": "#, "the argument").unwrap_err();
+        let error = value(r#"{"a": "#, false).unwrap_err();
         assert!(error.text.starts_with("malformed JSON in the argument: EOF"), "{error}");
+        assert!(error.text.ends_with("; `--text` sends it as text"), "{error}");
+    }
+
+    #[test]
+    fn commands_without_a_text_flag_advise_none() {
+        let error = json_or_text(r#"{"a": "#).unwrap_err();
+        assert!(error.text.starts_with("malformed JSON in the argument: EOF"), "{error}");
+        assert!(error.text.ends_with(r#"; in quotes (`'"…"'`) it is a text"#), "{error}");
+        let error = map_or_list(r#"{"a": "#).unwrap_err();
+        assert!(error.text.starts_with("malformed JSON in the argument: EOF"), "{error}");
+        assert!(!error.text.contains("text"), "{error}");
     }
 }

@@ -198,7 +198,7 @@ impl JobCommand {
                 let request = JobMessageRequest { id: &id, message: input::value(&input, text)? };
                 let key = key.unwrap_or_else(ingress::fresh_id);
                 let answer = Client::new(&server)?.run("v/ops/job/message", &request, Some(&key)).await?;
-                out.typed_value(&answer, |sent: &JobMessageView| format!("{id} {}", escape_data(&sent.status)))?;
+                out.typed_value(answer, |sent: &JobMessageView| format!("{id} {}", escape_data(&sent.status)))?;
                 Ok(Exit::Ok)
             }
             Self::Settle(settle) => settle.run(out).await,
@@ -210,7 +210,7 @@ impl JobCommand {
 
 async fn show(client: &Client, out: CommandOutput, id: &JobId) -> Result<Exit, Failure> {
     let record = client.get(&format!("jobs/{id}"), &[]).await?;
-    out.typed_value(&record, |job: &JobView| details(out, &record, job))?;
+    out.typed_value(record.clone(), |job: &JobView| details(out, &record, job))?;
     Ok(Exit::Ok)
 }
 
@@ -229,7 +229,7 @@ async fn list(
     } else {
         read_filtered(client, "jobs", "items", query, limit).await?
     };
-    let JobListPage { total, next, .. } = read_view(&page)?;
+    let JobListPage { total, next, .. } = read_view(page.clone())?;
     out.typed_page(&page, "items", |jobs: &[JobView]| {
         let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
         let headings = ["JOB", "STATUS", "AGENT", "PRIORITY", "CREATED", "TOKENS", "COST", "INPUT", "OUTPUT"];
@@ -270,7 +270,7 @@ pub(crate) struct CancelJobBody {
 
 async fn cancel(client: &Client, out: CommandOutput, id: &JobId, reason: Option<String>) -> Result<Exit, Failure> {
     let record = client.put(&format!("jobs/{id}/cancel"), &CancelJobBody { reason }).await?;
-    out.typed_value(&record, |job: &JobView| format!("{id} {}", job.status.as_str()))?;
+    out.typed_value(record, |job: &JobView| format!("{id} {}", job.status.as_str()))?;
     Ok(Exit::Ok)
 }
 
@@ -284,7 +284,7 @@ async fn pause_or_resume(
     many.check(id.is_some())?;
     let Some(id) = id else { return many.run(client, out, action, None).await };
     let record = client.put(&format!("jobs/{id}/{}", action.name), &Map::new()).await?;
-    out.typed_value(&record, |job: &JobView| format!("{id} {}", job.status.as_str()))?;
+    out.typed_value(record, |job: &JobView| format!("{id} {}", job.status.as_str()))?;
     Ok(Exit::Ok)
 }
 

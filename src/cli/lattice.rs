@@ -195,7 +195,7 @@ async fn change(
 
 async fn delete(context: &CliContext, at: &PathArgs) -> Result<Exit, Failure> {
     let answer = call(&at.server, "delete", &DeleteValueRequest { path: &at.path }).await?;
-    context.out.typed_value::<ValueDeletedView>(&answer, |view| {
+    context.out.typed_value::<ValueDeletedView>(answer, |view| {
         if view.deleted { format!("{} deleted", at.path) } else { format!("{}: nothing was there", at.path) }
     })?;
     Ok(Exit::Ok)
@@ -203,7 +203,7 @@ async fn delete(context: &CliContext, at: &PathArgs) -> Result<Exit, Failure> {
 
 async fn read(context: &CliContext, at: &PathArgs, max_size: Option<u64>) -> Result<Exit, Failure> {
     let answer = call(&at.server, "read", &ReadValueRequest { path: &at.path, max_size }).await?;
-    let ValueView { exists, value, truncated, size, .. } = read_view(&answer)?;
+    let ValueView { exists, value, truncated, size, .. } = read_view(answer.clone())?;
     if !exists {
         return Err(no_value_failure(&at.path));
     }
@@ -223,7 +223,7 @@ fn no_value_failure(path: &str) -> Failure {
 }
 
 fn list(context: &CliContext, path: &str, answer: &Value) -> Result<Exit, Failure> {
-    let KeysView { exists, kind, count, offset, keys, .. } = read_view(answer)?;
+    let KeysView { exists, kind, count, offset, keys, .. } = read_view(answer.clone())?;
     if !exists {
         return Err(no_value_failure(path));
     }
@@ -248,7 +248,7 @@ fn list(context: &CliContext, path: &str, answer: &Value) -> Result<Exit, Failur
 
 async fn inspect(context: &CliContext, server: &ServerArgs, paths: &[String], budget: u64) -> Result<Exit, Failure> {
     let answer = call(server, "inspect", &InspectRequest { paths, budget, compact: false }).await?;
-    context.out.typed_value::<ResultView>(&answer, |view| match &view.result {
+    context.out.typed_value::<ResultView>(answer, |view| match &view.result {
         Value::Object(map) if map.len() == 1 => map.values().map(format_plain).collect(),
         Value::Object(map) => {
             map.iter().map(|(path, text)| format!("{path}:\n{}", format_plain(text))).collect::<Vec<_>>().join("\n\n")

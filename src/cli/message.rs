@@ -1,12 +1,13 @@
 //! `trellis message`: sends a one-way message.
 
-use super::client::{Client, ServerArgs, encode};
+use super::client::{Client, ServerArgs, encode, read_view};
 use super::exit::{Exit, Failure};
 use super::{CliContext, abilities, input, queue, submit};
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, SessionId};
 use crate::domain::message::InboundKind;
 use crate::venue::ingress;
+use crate::view::agent::ReceiptView;
 use crate::view::request::AgentMessageRequest;
 use crate::view::to_json;
 use clap::Args;
@@ -68,7 +69,11 @@ impl MessageArgs {
             let Some(url) = &self.queue.nats else {
                 let path = format!("agents/{}/messages", encode(self.agent.as_str()));
                 let sent = Client::new(&self.server)?.submit(&path, &submission, &id).await;
-                sent.map_err(|e| e.with_advice_on("no agent `", submit::NO_AGENT))?;
+                let sent = sent.map_err(|e| e.with_advice_on("no agent `", submit::NO_AGENT))?;
+                // The message is on its way, whatever its receipt says.
+                if let Ok(ReceiptView { warnings, .. }) = read_view(sent) {
+                    abilities::note_warnings(&warnings, &self.grants);
+                }
                 return print_delivered(context, &self.agent, &id);
             };
             let bus = context.load(Vec::new())?.config.bus;

@@ -5,8 +5,8 @@ use super::escape;
 use super::exit::{Exit, Failure};
 use crate::view::to_json;
 use clap::ValueEnum;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -50,7 +50,11 @@ impl CommandOutput {
     pub fn page(self, page: &Value, key: &str, text: impl FnOnce(&[Value]) -> String) -> Result<(), Failure> {
         let items = page[key].as_array().map_or(&[][..], Vec::as_slice);
         match self.format {
-            Format::Text => write_line(&text(items)),
+            Format::Text => match text(items) {
+                // A list without a head that is empty: what it would show is noted on stderr.
+                none if none.is_empty() => Ok(()),
+                lines => write_line(&lines),
+            },
             Format::Json => write_json(&format_indented(page)),
             Format::Ndjson => items.iter().try_for_each(|item| write_json(&item.to_string())),
         }
@@ -64,7 +68,7 @@ impl CommandOutput {
         text: impl FnOnce(&[T]) -> String,
     ) -> Result<(), Failure> {
         let items: Vec<T> = match self.format {
-            Format::Text => read_view(&page[key])?,
+            Format::Text => read_view(page[key].clone())?,
             Format::Json | Format::Ndjson => Vec::new(),
         };
         self.page(page, key, |_| text(&items))
@@ -73,12 +77,12 @@ impl CommandOutput {
     /// Prints one value as text made of its type; JSON output has the value as it came.
     pub fn typed_value<T: DeserializeOwned>(
         self,
-        value: &Value,
+        value: Value,
         text: impl FnOnce(&T) -> String,
     ) -> Result<(), Failure> {
         match self.format {
             Format::Text => write_line(&text(&read_view(value)?)),
-            Format::Json | Format::Ndjson => self.value(value, String::new),
+            Format::Json | Format::Ndjson => self.value(&value, String::new),
         }
     }
 
@@ -192,25 +196,31 @@ pub(crate) fn remark(text: &str) {
 }
 
 /// Where a page ends, whatever its items are.
-#[derive(Deserialize)]
 struct PageEnd {
     /// Items in the whole list.
     total: Option<u64>,
-    /// Offset or cursor of the next page.
-    next: Option<Value>,
+    /// Offset of the next page; `None` if there is none, or it has a cursor.
+    next: Option<u64>,
+}
+
+impl PageEnd {
+    /// Reads the end of a page whose items stay where they are.
+    fn read(page: &Value) -> Self {
+        let number = |key: &str| page.get(key).and_then(Value::as_u64);
+        Self { total: number("total"), next: number("next") }
+    }
 }
 
 /// Notes how a list with an `offset` goes on.
 pub(crate) fn note_next(page: &Value) {
-    let Ok(PageEnd { total: Some(total), next: Some(next) }) = read_view(page) else { return };
-    if let Some(next) = next.as_u64() {
+    if let PageEnd { total: Some(total), next: Some(next) } = PageEnd::read(page) {
         note(&format!("{total} in all; `--offset {next}` shows the next"));
     }
 }
 
 /// Notes `text` if a list is empty.
 pub(crate) fn note_empty(page: &Value, text: &str) {
-    if matches!(read_view(page), Ok(PageEnd { total: Some(0), .. })) {
+    if PageEnd::read(page).total == Some(0) {
         note(text);
     }
 }

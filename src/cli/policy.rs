@@ -4,9 +4,8 @@ use super::client::{Client, ServerArgs, read_view};
 use super::exit::{Exit, Failure};
 use super::output::note;
 use super::{CliContext, escape, input};
-use crate::view::policy::{
-    CapabilityView, PolicyView, ReachedJobView, ReachedTimerView, RevocationReachView, RevocationView,
-};
+use crate::domain::authority::Capability;
+use crate::view::policy::{PolicyView, ReachedJobView, ReachedTimerView, RevocationReachView, RevocationView};
 use crate::view::request::IdRequest;
 use crate::view::to_json;
 use clap::Subcommand;
@@ -51,7 +50,7 @@ pub(crate) enum PolicyCommand {
     /// Take a revocation back
     #[command(after_help = "Example:\n  trellis policy restore 0197c8f2-6d1e-7000-8000-000000000000")]
     Restore {
-        /// Its id, as `policy show` prints it
+        /// Id of the revocation, as `policy show` prints it
         id: String,
         /// Which server, and for whom
         #[command(flatten)]
@@ -106,7 +105,10 @@ impl PolicyCommand {
             Self::Show { server } => (server, "show", json!({})),
             Self::Revoke { path, holder, grant, reason, server } => {
                 // No path begins with `[`: this is an array of keys, which may contain a `/`.
-                let path = path.map(|path| input::value(&path, !path.starts_with('['))).transpose()?;
+                let read = |path: &str| {
+                    if path.starts_with('[') { input::map_or_list(path) } else { input::value(path, true) }
+                };
+                let path = path.as_deref().map(read).transpose()?;
                 (server, "revoke", to_json(&RevokeRequest { path, holder, grant, reason }))
             }
             Self::Restore { id, server } => (server, "restore", to_json(&IdRequest { id: &id })),
@@ -114,13 +116,13 @@ impl PolicyCommand {
             Self::Roots { caps, server } => (server, "roots", to_json(&SetCapabilitiesRequest { caps })),
         };
         let answer = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
-        let policy: PolicyView = read_view(&answer)?;
+        let policy: PolicyView = read_view(answer.clone())?;
         context.out.value(&answer, || format_policy(&policy))?;
         for warning in &policy.warnings {
-            note(&format!("warning: {}", escape::escape_data(warning)));
+            note(&format!("warning: {}", escape::cell(warning)));
         }
         if let Some(revoked) = &policy.revoked {
-            note(&format!("revoked; `trellis policy restore {revoked}` takes it back"));
+            note(&format!("revoked; `trellis policy restore {revoked}` takes it back (operators alone may)"));
         }
         Ok(Exit::Ok)
     }
@@ -165,7 +167,7 @@ impl From<CapabilityListFault> for CapabilityListError {
 
 /// Parses a list of capabilities, `@file` or `-`.
 fn capabilities(text: &str) -> Result<Value, CapabilityListError> {
-    let value = input::value(text, false).map_err(CapabilityListFault::Unreadable)?;
+    let value = input::map_or_list(text).map_err(CapabilityListFault::Unreadable)?;
     let is_capability = |cap: &Value| ["with", "can"].iter().all(|key| cap[*key].is_string());
     let fits = value.as_array().is_some_and(|caps| caps.iter().all(is_capability));
     fits.then_some(value).ok_or_else(|| CapabilityListFault::Form.into())
@@ -195,14 +197,14 @@ fn format_policy(policy: &PolicyView) -> String {
     lines.join("\n")
 }
 
-fn format_capability(CapabilityView { with, can }: &CapabilityView) -> String {
+fn format_capability(Capability { with, can }: &Capability) -> String {
     format!("{} on {}", escape::escape_data(can), escape::escape_data(with))
 }
 
 fn format_revocation(revocation: &RevocationView) -> String {
     let RevocationView { id, path, holder, grant, reason, by, .. } = revocation;
     let part = |word: &str, text: &Option<String>| match text {
-        Some(text) => format!("  {word} {}", escape::escape_data(text)),
+        Some(text) => format!("  {word} {}", escape::cell(text)),
         None => String::new(),
     };
     format!(

@@ -152,7 +152,8 @@ impl Publisher {
         acked.map_err(|error| self.publish_failure(&subject, &error))
     }
 
-    /// Asks the workers why the job of a submission waits; `None` if it doesn't, and if the question isn't answered.
+    /// Asks the workers why the job of a submission waits; `None` if it doesn't, and if the question can't be sent. That
+    /// no worker answers is a reason, too.
     pub async fn ask_reason(&self, owner: &Owner, id: &EventId) -> Option<WaitView> {
         let mut headers = HeaderMap::new();
         if let Some(value) = &self.authorization {
@@ -168,6 +169,13 @@ impl Publisher {
                 let none = WaitReason::NoWorker { last: None };
                 let reason = format!("no worker answers at NATS `{}`", self.server);
                 Some(WaitView { reason, ..WaitView::from(&none) })
+            }
+            Err(error) if error.kind() == RequestErrorKind::TimedOut => {
+                let seconds = QUESTION_TIME.as_secs();
+                let silence = format!("no worker has answered within {seconds} s at NATS `{}`", self.server);
+                let advice = "their store may be away, or they stand still: `trellis doctor` and their logs say more";
+                let none = WaitView::from(&WaitReason::NoWorker { last: None });
+                Some(WaitView { reason: self.rights.explain(silence), advice: Some(advice.to_owned()), ..none })
             }
             Err(_) => None,
         }

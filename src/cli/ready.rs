@@ -19,7 +19,7 @@ pub(crate) struct Ready {
 impl Ready {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let ready = Client::new(&ServerArgs { url: self.url, ..ServerArgs::default() })?.ready().await?;
-        if let Some(queue) = read_view::<ReadinessView>(&ready)?.queue {
+        if let Some(queue) = read_view::<ReadinessView>(ready.clone())?.queue {
             note(&queue);
         }
         context.out.value(&ready, || "ready".to_owned())?;

@@ -63,7 +63,7 @@ impl ResourceCommand {
             Self::List { namespace, server } => {
                 let request = ListResourcesRequest { namespace };
                 let kept = Client::new(&server)?.run("v/ops/resource/list", &request, None).await?;
-                context.out.typed_value::<ResourceListView>(&kept, format_list)?;
+                context.out.typed_value::<ResourceListView>(kept, format_list)?;
             }
             Self::Purge { namespace, recursive, yes, server } => {
                 if !yes {
@@ -73,7 +73,7 @@ impl ResourceCommand {
                 }
                 let request = PurgeRequest { namespace, recursive };
                 let purged = Client::new(&server)?.run("v/ops/resource/purge", &request, None).await?;
-                context.out.typed_value::<ResourcePurgeView>(&purged, format_purge)?;
+                context.out.typed_value::<ResourcePurgeView>(purged, format_purge)?;
                 remark("`trellis policy revoke --path r/NAMESPACE` keeps running turns from writing there anew");
             }
         }

@@ -143,7 +143,7 @@ async fn set(
         Exit::Conflict if failure.text.contains("exists") => failure.with_advice(Exit::Conflict, "pass `--overwrite`"),
         _ => failure,
     })?;
-    let SecretStoredView { version, hosts, .. } = read_view(&answer)?;
+    let SecretStoredView { version, hosts, .. } = read_view(answer.clone())?;
     context.out.value(&answer, || format!("secret {name} stored, version {version}, for {}", format_hosts(&hosts)))?;
     if hosts.is_empty() {
         note("it may go to no host yet: `--host` with `--overwrite` binds it");

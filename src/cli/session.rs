@@ -100,7 +100,7 @@ async fn list(
     let mut query = vec![("limit", limit.to_string())];
     query.extend(after.map(|after| ("after", after.to_string())));
     let page = client.get(&format!("agents/{}/sessions", encode(agent.as_str())), &query).await?;
-    let SessionPage { sessions, next, .. } = read_view(&page)?;
+    let SessionPage { sessions, next, .. } = read_view(page.clone())?;
     out.page(&page, "sessions", |_| {
         let rows: Vec<_> = sessions.iter().map(row).collect();
         let table = out.table(&["SESSION", "STATUS", "TURNS", "TASKS", "MESSAGES", "RESULTS"], &rows);
@@ -134,7 +134,7 @@ async fn show(
 ) -> Result<Exit, Failure> {
     let path = format!("agents/{}/sessions/{}", encode(agent.as_str()), encode(session.as_str()));
     let page = client.get(&path, &[("after", after.to_string()), ("limit", limit.to_string())]).await?;
-    let SessionTurnsPage { turns, next, waiting, .. } = read_view(&page)?;
+    let SessionTurnsPage { turns, next, waiting, .. } = read_view(page.clone())?;
     out.page(&page, "turns", |_| {
         let waits = waiting.map(|waiting| out.dim(&format!("waits: {}", wait::text(&waiting))));
         let text: Vec<String> = turns.iter().map(|turn| transcript(out, turn)).chain(waits).collect();
@@ -185,6 +185,6 @@ struct ForkSessionBody {
 
 async fn fork(client: &Client, out: CommandOutput, path: &str, body: &ForkSessionBody) -> Result<Exit, Failure> {
     let answer = client.post(path, body).await?;
-    out.typed_value(&answer, |forked: &ForkedSessionView| forked.session_id.to_string())?;
+    out.typed_value(answer, |forked: &ForkedSessionView| forked.session_id.to_string())?;
     Ok(Exit::Ok)
 }

@@ -5,7 +5,7 @@
 pub(crate) struct SseEvent {
     /// Type of the event; `message` if the server names none.
     pub name: String,
-    /// Data of the event, lines joined.
+    /// Data of the event, its lines joined by `\n`.
     pub data: String,
     /// Id of the event, if it has one: a new stream goes on after it.
     pub id: Option<String>,
@@ -21,19 +21,20 @@ pub(crate) struct SseParser {
 }
 
 impl SseParser {
-    /// Parses more bytes and returns the events that they complete.
+    /// Parses the next bytes of the stream, cut anywhere, and returns the events that they complete.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
         self.bytes.extend_from_slice(bytes);
         let mut events = Vec::new();
         while let Some(end) = self.bytes.iter().position(|b| *b == b'\n') {
             let line: Vec<u8> = self.bytes.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line);
-            events.extend(self.line(line.trim_end_matches(['\n', '\r'])));
+            events.extend(self.parse_line(line.trim_end_matches(['\n', '\r'])));
         }
         events
     }
 
-    fn line(&mut self, line: &str) -> Option<SseEvent> {
+    /// Parses one line without its end; returns the event that an empty line ends, unless it has no data.
+    fn parse_line(&mut self, line: &str) -> Option<SseEvent> {
         if line.is_empty() {
             let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
             let id = self.id.take();

@@ -156,7 +156,7 @@ impl Submit {
             answer.and_then(|answer| self.read_receipt(&answer))
         };
         let accepted = accepted.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
-        let StartedRequestView { job, .. } = read_view(&accepted)?;
+        let StartedRequestView { job, .. } = read_view(accepted.clone())?;
         match self.wait {
             None => {
                 context.out.value(&accepted, || job.to_string())?;
@@ -169,7 +169,8 @@ impl Submit {
 
     /// Returns the receipt of a task in the form of an answer to a request.
     fn read_receipt(&self, answer: &Value) -> Result<Value, Failure> {
-        let ReceiptView { job, status, .. } = read_view(answer)?;
+        let ReceiptView { job, status, warnings, .. } = read_view(answer.clone())?;
+        abilities::note_warnings(&warnings, &self.grants);
         let without = || Failure::internal(format!("the server accepted the task without a job id: {answer}"));
         let job = job.ok_or_else(without)?;
         let (id, status) = (Some(job.clone()), status.unwrap_or(JobStatus::Pending));

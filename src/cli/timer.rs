@@ -43,7 +43,7 @@ pub(crate) enum TimerCommand {
     /// Cancel a timer; what it has sent goes on
     #[command(after_help = "Example:\n  trellis timer cancel 0123456789abcdef0123456789abcdef")]
     Cancel {
-        /// Its id, as `timer list` prints it
+        /// Id of the timer, as `timer list` prints it
         id: TimerId,
         /// Which server, and for whom
         #[command(flatten)]
@@ -183,9 +183,9 @@ impl TimerCommand {
             }
             Self::Cancel { id, server } => {
                 let cancelled = Client::new(&server)?.delete(&format!("timers/{id}")).await?;
-                context.out.typed_value::<TimerView>(&cancelled, |timer| {
-                    format!("timer {id} {}", escape_data(&timer.state))
-                })?;
+                context
+                    .out
+                    .typed_value::<TimerView>(cancelled, |timer| format!("timer {id} {}", escape_data(&timer.state)))?;
                 Ok(Exit::Ok)
             }
         }
@@ -213,7 +213,7 @@ impl SetTimerArgs {
         };
         let key = self.id.unwrap_or_else(ingress::fresh_id);
         let answer = Client::new(&self.server)?.run("v/ops/agent/trigger", &request, Some(&key)).await?;
-        let TimerSetView { timer, next, .. } = read_view(&answer)?;
+        let TimerSetView { timer, next, .. } = read_view(answer.clone())?;
         context.out.value(&answer, || timer.to_string())?;
         note(&format!(
             "fires next at {}; `trellis timer cancel {}` takes it back",

@@ -15,7 +15,6 @@ use crate::venue::auth::signing::SigningKey;
 use crate::venue::auth::{self, Auth, VerifiedToken};
 use crate::view;
 use crate::view::identity::VenueStatusView;
-use crate::view::policy::CapabilityView;
 use crate::view::token::{TokenKeyView, TokenVerdictView, TokenView, VerifiedTokenView};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -97,7 +96,7 @@ pub(crate) struct Issue {
     /// How long it is valid, with `--proof` no longer than that [default: 1h, or what is left of the proof]
     #[arg(long, value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
-    /// Its id, by which it can be revoked
+    /// Id of the token (`jti`), by which it can be revoked
     #[arg(long)]
     jti: Option<String>,
     /// Name of the person
@@ -140,8 +139,12 @@ impl Keygen {
         let key = SigningKey::generate().map_err(|e| Failure::internal(e.to_string()))?.with_kid(self.kid);
         let private = key.private_jwk().map_err(|e| Failure::internal(e.to_string()))?;
         let failed = |path: &Path, error: std::io::Error| {
-            let exit = if error.kind() == std::io::ErrorKind::AlreadyExists { Exit::Conflict } else { Exit::Usage };
-            Failure::new(exit, format!("`{}` can't be written: {error}", path.display()))
+            let path = path.display();
+            if error.kind() == std::io::ErrorKind::AlreadyExists {
+                let text = format!("`{path}` exists, and no key is written over; name another file, or delete it");
+                return Failure::new(Exit::Conflict, text);
+            }
+            Failure::usage(format!("`{path}` can't be written: {error}"))
         };
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file);
         file.and_then(|mut file| writeln!(file, "{private}")).map_err(|error| failed(&self.file, error))?;
@@ -247,7 +250,7 @@ async fn audience(url: String) -> Result<String, Failure> {
     let client = Client::new(&ServerArgs { url, ..ServerArgs::default() })?;
     let status =
         client.get("status", &[]).await.map_err(|failure| failure.with_advice(Exit::Unreachable, "or give `--aud`"))?;
-    let status = read_view::<VenueStatusView>(&status);
+    let status = read_view::<VenueStatusView>(status);
     let unknown = |_| Failure::new(Exit::Unreachable, "the server doesn't say its DID; give `--aud`");
     Ok(status.map_err(unknown)?.did)
 }
@@ -297,7 +300,7 @@ fn verdict_view(verified: &Result<VerifiedToken, TokenError>) -> TokenVerdictVie
         owner: known.owner.to_string(),
         subject: known.subject.to_string(),
         kind: kind.to_owned(),
-        capabilities: known.capabilities.as_ref().map(|caps| caps.iter().map(CapabilityView::from).collect()),
+        capabilities: known.capabilities.clone(),
         claims: known.claims.clone(),
         operator: known.operator,
         grants: known.grants.clone(),

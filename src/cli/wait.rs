@@ -56,7 +56,7 @@ struct ReportedResult {
 impl AwaitedJob {
     /// Reads a job's record.
     pub fn from_record(json: Value) -> Result<Self, Failure> {
-        let record: JobView = read_view(&json)?;
+        let record: JobView = read_view(json.clone())?;
         Ok(Self {
             json,
             id: record.id.to_string(),
@@ -75,7 +75,7 @@ impl AwaitedJob {
 
     /// Reads a completion.
     pub fn from_completion(json: Value) -> Result<Self, Failure> {
-        let Completion { id, job, output_omitted, result, .. } = read_view(&json)?;
+        let Completion { id, job, output_omitted, result, .. } = read_view(json.clone())?;
         Ok(Self {
             json,
             id: job.map_or_else(|| id.as_str().to_owned(), |job| job.to_string()),
@@ -130,7 +130,7 @@ impl AwaitedJob {
         let result = &self.result;
         let code = result.error_code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
         let error = result.error.as_deref().filter(|error| !error.is_empty());
-        let error = error.map(|error| format!(": {}", escape::escape_data(error))).unwrap_or_default();
+        let error = error.map(|error| format!(": {}", escape::cell(error))).unwrap_or_default();
         let advice = self.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
         let again = self.redriven_as.as_ref().map(|job| format!("; it was driven again as job `{job}`"));
         format!("{}{code}{error}{advice}{}", self.status.as_str(), again.unwrap_or_default())

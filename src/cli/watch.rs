@@ -80,7 +80,7 @@ impl WatchOutput {
     fn event(&mut self, event: &SseEvent) -> Result<Option<AwaitedJob>, Failure> {
         let data: Value = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.clone().into());
         if event.name == "job-update" {
-            let JobView { status, waiting, .. } = read_view(&data)?;
+            let JobView { status, waiting, .. } = read_view(data.clone())?;
             if status.is_terminal() {
                 return AwaitedJob::from_record(data).map(Some);
             }
@@ -110,7 +110,7 @@ impl WatchOutput {
             return Ok(None);
         }
         let plain = || data.as_str().unwrap_or_default().to_owned();
-        let text = read_view(&data).map_or_else(|_| plain(), |LiveTextView { text }| text);
+        let text = read_view(data.clone()).map_or_else(|_| plain(), |LiveTextView { text }| text);
         if self.out.format == Format::Text && !text.is_empty() {
             // A model's text must not use this program's styles.
             write(&escape::escape_data(&text))?;
@@ -145,5 +145,5 @@ impl WatchOutput {
 /// Formats the progress of a turn; that of an external worker is shown unchanged.
 fn progress(data: &Value) -> String {
     let turn = |TurnProgressView { turn, calls }| format!("turn {turn} calls {}", calls.join(", "));
-    read_view(data).map_or_else(|_| format_plain(data), turn)
+    read_view(data.clone()).map_or_else(|_| format_plain(data), turn)
 }

@@ -29,7 +29,7 @@ impl Why {
         query.extend(self.agent.map(|agent| ("agent", agent.to_string())));
         let page = Client::new(&self.server)?.get("why", &query).await?;
         let out = context.out;
-        let WhyView { turns, incomplete, .. } = read_view(&page)?;
+        let WhyView { turns, incomplete, .. } = read_view(page.clone())?;
         output::note_incomplete(&incomplete);
         out.page(&page, "turns", |_| {
             if turns.is_empty() {

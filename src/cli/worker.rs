@@ -104,7 +104,7 @@ impl RegistryAccess {
     ) -> Result<(Self, Vec<String>), Failure> {
         let request = DrainRequest { workers: &whom.names, host: whom.host.as_deref() };
         if let Some(told) = running.clone().ask(config, "v/ops/worker/drain", &request).await? {
-            let WorkerDrainView { draining, here } = read_view(&told)?;
+            let WorkerDrainView { draining, here } = read_view(told)?;
             let is_ending = draining.iter().all(|name| here.as_ref() == Some(name));
             let place = if is_ending { Self::EndingServer(running) } else { Self::Server(running) };
             return Ok((place, draining));
@@ -130,7 +130,7 @@ impl RegistryAccess {
                     return Ok(WorkersView::default());
                 }
                 // The server held the store and has ended.
-                list?.map_or_else(|| Ok(WorkersView::default()), |list| read_view(&list))
+                list?.map_or_else(|| Ok(WorkersView::default()), read_view)
             }
             Self::Store(app) => list(&app.venue).await,
         }
@@ -163,7 +163,7 @@ impl WorkerCommand {
                     Some(list) => list,
                     None => view::to_json(&list_stored(&*running::open_store(&config).await?).await?),
                 };
-                context.out.typed_value(&list, |list: &WorkersView| text(context.out, &list.workers))?;
+                context.out.typed_value(list, |list: &WorkersView| text(context.out, &list.workers))?;
                 Ok(Exit::Ok)
             }
             Self::Drain(DrainArgs { workers, host, wait, running }) => {

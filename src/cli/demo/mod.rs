@@ -179,7 +179,7 @@ async fn submit(up: &DemoServer, printer: &Printer) -> Result<(), Failure> {
         let key = format!("invoice-{id}").parse().map_err(|e| Failure::internal(format!("{e}")))?;
         let request = AgentTaskRequest::new(CLERK_AGENT, input.clone());
         let answer = up.client.run("v/ops/agent/request", &request, Some(&key)).await?;
-        let StartedRequestView { job, .. } = read_view(&answer)?;
+        let StartedRequestView { job, .. } = read_view(answer)?;
         let short: String = job.as_str().chars().take(8).collect();
         printer.line(&format!("   {id:<12} {:<52}  is job {short}…", input.to_string()))?;
     }

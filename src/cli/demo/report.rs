@@ -87,7 +87,7 @@ impl WorkspaceValues {
     pub(crate) async fn read(client: &Client) -> Result<Self, Failure> {
         let read = async |path: &str| {
             let answer = client.run("v/ops/lattice/read", &ReadValueRequest { path, max_size: None }, None).await?;
-            let ValueView { value, .. } = read_view(&answer)?;
+            let ValueView { value, .. } = read_view(answer)?;
             Ok::<_, Failure>(value.unwrap_or_default())
         };
         let ledger = read("w/ledger").await?;

@@ -58,7 +58,7 @@ async fn wait_for_record(client: &Client, job: &JobId, wanted: impl Fn(&JobView)
     let start = Instant::now();
     loop {
         let answer = client.get(&format!("jobs/{job}"), &[]).await?;
-        let record: JobView = read_view(&answer)?;
+        let record: JobView = read_view(answer.clone())?;
         if wanted(&record) {
             return Ok(record);
         }
@@ -84,7 +84,7 @@ async fn submit(client: &Client, agent: &str, mut config: Map<String, Value>, in
     let layers = AgentLayers::from_config(Value::Object(config));
     client.run("v/ops/agent/create", &CreateAgentRequest::new(agent, &layers), None).await?;
     let answer = client.run("v/ops/agent/request", &AgentTaskRequest::new(agent, input), None).await?;
-    let StartedRequestView { job, .. } = read_view(&answer)?;
+    let StartedRequestView { job, .. } = read_view(answer)?;
     Ok(job)
 }
 
@@ -223,7 +223,7 @@ async fn run_parser(
     let request = UpdateAgentRequest { agent_id: "parser", config, ..UpdateAgentRequest::default() };
     up.client.run("v/ops/agent/update", &request, None).await?;
     let driven = up.client.run("v/ops/dead/redrive", &IdRequest { id: job.as_str() }, None).await?;
-    let RedriveView { job, .. } = read_view(&driven)?;
+    let RedriveView { job, .. } = read_view(driven)?;
     let redriven = wait_for_record(&up.client, &job, is_ended).await?;
     let (status, output) = (redriven.status.as_str(), format_output(&redriven));
     printer.entry("", &format!("its agent is mended, `trellis dead redrive`: {status}, “{output}”"))?;
@@ -235,7 +235,7 @@ async fn wait_for_dead_letter(client: &Client, job: &JobId) -> Result<String, Fa
     let start = Instant::now();
     loop {
         let page = client.run("v/ops/dead/list", &json!({}), None).await?;
-        let DeadLetterPage { items, .. } = read_view(&page)?;
+        let DeadLetterPage { items, .. } = read_view(page)?;
         if let Some(letter) = items.iter().find(|letter| letter.job == *job) {
             return Ok(format!("{} of {}, {} crashes", &job.as_str()[..8], letter.agent, letter.crashes));
         }

@@ -73,8 +73,8 @@ impl DemoTurn {
 pub(crate) async fn read_timeline(client: &Client, agent: &str) -> Result<Vec<TimelineTurnView>, Failure> {
     let path = format!("g/{agent}/timeline");
     let answer = client.run("v/ops/lattice/read", &ReadValueRequest { path: &path, max_size: None }, None).await?;
-    let ValueView { value, .. } = read_view(&answer)?;
-    value.filter(|value| !value.is_null()).map_or_else(|| Ok(Vec::new()), |value| read_view(&value))
+    let ValueView { value, .. } = read_view(answer)?;
+    value.filter(|value| !value.is_null()).map_or_else(|| Ok(Vec::new()), read_view)
 }
 
 /// Turns that were shown so far.
@@ -103,8 +103,8 @@ impl TurnPrinter {
             turns.extend(timeline.into_iter().map(|turn| DemoTurn::new(agent, turn)));
         }
         let page = client.get("jobs", &[("details", "true".to_owned())]).await?;
-        let JobListPage { items, .. } = read_view(&page)?;
-        let jobs: Vec<JobView> = items.iter().map(read_view).collect::<Result<_, _>>()?;
+        let JobListPage { items, .. } = read_view(page)?;
+        let jobs: Vec<JobView> = items.into_iter().map(read_view).collect::<Result<_, _>>()?;
         self.record_jobs(&jobs);
         self.show(turns, printer)
     }

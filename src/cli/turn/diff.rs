@@ -39,7 +39,7 @@ struct PromptDifference<'a> {
     lines: Option<&'a [String]>,
 }
 
-pub(crate) fn show(out: CommandOutput, before: &Value, after: &Value) -> Result<Exit, Failure> {
+pub(crate) fn show(out: CommandOutput, before: Value, after: Value) -> Result<Exit, Failure> {
     let (before, after): (TurnView, TurnView) = (read_view(before)?, read_view(after)?);
     let parts = changed_parts(ledger_rows(&before), ledger_rows(&after));
     let lines = match (before.request(), after.request()) {

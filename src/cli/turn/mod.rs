@@ -181,7 +181,7 @@ impl TurnName {
 /// Returns the newest turns of an agent, at most [`SEARCHED_TURNS`].
 async fn newest_turns(client: &Client, agent: &AgentId) -> Result<Vec<TurnRowView>, Failure> {
     let path = format!("agents/{}/turns", encode(agent.as_str()));
-    let page: TurnListPage = read_view(&client.get(&path, &[("limit", SEARCHED_TURNS.to_owned())]).await?)?;
+    let page: TurnListPage = read_view(client.get(&path, &[("limit", SEARCHED_TURNS.to_owned())]).await?)?;
     Ok(page.turns)
 }
 
@@ -198,7 +198,7 @@ impl TurnCommand {
             Self::Diff { before, after, server } => {
                 let client = Client::new(&server)?;
                 let (before, after) = (before.get(&client, true).await?, after.get(&client, true).await?);
-                diff::show(out, &before, &after)
+                diff::show(out, before, after)
             }
             Self::Replay { turns, all, change, server } => {
                 replay::run(context, &Client::new(&server)?, &turns, all, change).await
@@ -217,7 +217,7 @@ async fn list(
 ) -> Result<Exit, Failure> {
     let page =
         read_filtered(client, &format!("agents/{}/turns", encode(agent.as_str())), "turns", query, limit).await?;
-    let FilteredPageEnd { next, .. } = read_view(&page)?;
+    let FilteredPageEnd { next, .. } = read_view(page.clone())?;
     out.typed_page::<TurnRowView>(&page, "turns", |turns| {
         let rows: Vec<_> = turns.iter().map(row).collect();
         let table = out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows);
@@ -244,10 +244,10 @@ fn row(turn: &TurnRowView) -> Vec<String> {
 async fn show(client: &Client, out: CommandOutput, name: &TurnName, prompt: bool) -> Result<Exit, Failure> {
     let turn = name.get(client, prompt).await?;
     if !prompt {
-        out.typed_value(&turn, |turn: &TurnView| table::turn(out, turn))?;
+        out.typed_value(turn, |turn: &TurnView| table::turn(out, turn))?;
         return Ok(Exit::Ok);
     }
-    let view: TurnView = read_view(&turn)?;
+    let view: TurnView = read_view(turn.clone())?;
     let Some(request) = view.request() else {
         let gone = view.erased.unwrap_or_default();
         let why = if gone.is_empty() { "it had none".to_owned() } else { format!("erased: {}", gone.join(", ")) };

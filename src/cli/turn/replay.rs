@@ -98,7 +98,7 @@ pub(crate) async fn run(
     for address in &addresses {
         match client.post(&format!("{address}/replay"), &body).await {
             Ok(answer) => {
-                let replay: ReplayView = read_view(&answer)?;
+                let replay: ReplayView = read_view(answer.clone())?;
                 output::note_incomplete(&replay.incomplete);
                 replays.push(replay);
                 answers.push(answer);

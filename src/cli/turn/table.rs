@@ -1,6 +1,6 @@
 //! Formats a turn's ledger as tables, and its prompt as text.
 
-use super::super::escape::escape_data;
+use super::super::escape::{cell, escape_data};
 use super::super::output::{CommandOutput, compact};
 use super::super::spend::format_token_classes;
 use crate::domain::chat::ChatMessage;
@@ -117,7 +117,7 @@ fn record_lines(record: &TurnRecordView) -> Vec<String> {
         format!("model     {}: {usage}", escape_data(&record.model)),
     ];
     for failed in &record.failed_models {
-        lines.push(format!("failed    {}: {}", escape_data(&failed.model), escape_data(&failed.reason)));
+        lines.push(format!("failed    {}: {}", cell(&failed.model), cell(&failed.reason)));
     }
     if let Some(job) = &record.job {
         let ended = record.ended.iter().find(|(ended, _)| ended == job);
@@ -141,7 +141,7 @@ fn call_lines(record: &TurnRecordView, index: usize, call: &CallRecord) -> Vec<S
     let handed: Vec<_> = call.scoped.iter().map(format_handed_section).collect();
     let handed = if handed.is_empty() { String::new() } else { format!(", with {}", handed.join(", ")) };
     let began = call.began.map(|began| format!(", first made {}", began.rfc3339())).unwrap_or_default();
-    let (tool, outcome) = (escape_data(&call.tool), escape_data(&call.outcome));
+    let (tool, outcome) = (cell(&call.tool), cell(&call.outcome));
     let mut lines = vec![format!("called    {tool}: {outcome}{handed}{began}")];
     lines.extend(call_arguments(record, index).map(|arguments| format!("          with      {arguments}")));
     if let Some(decided) = &call.decided {
@@ -175,10 +175,10 @@ pub(crate) fn ledger_text(out: CommandOutput, ledger: &LedgerView) -> String {
     let tools = if ledger.tools.is_empty() { "none".to_owned() } else { join_data(&ledger.tools) };
     lines.push(format!("tools     {} offered: {tools}", ledger.tools.len()));
     for (operation, reason) in &ledger.refused {
-        lines.push(format!("          not {}: {}", escape_data(operation), escape_data(reason)));
+        lines.push(format!("          not {}: {}", cell(operation), cell(reason)));
     }
     for (place, reason) in &ledger.reports {
-        lines.push(format!("bindings  {}: {}", escape_data(place), escape_data(reason)));
+        lines.push(format!("bindings  {}: {}", cell(place), cell(reason)));
     }
     let used: Vec<_> = ledger.values.iter().flatten().map(format_used_value).collect();
     for (name, texts) in

@@ -26,3 +26,15 @@ fn the_list_says_when_a_task_died_in_a_time_that_people_read() {
     let shown = up.run(&["dead", "show", &job]).ok();
     assert!(shown.contains("\\u001b[2J\\u202eevil") && !shown.contains('\u{1b}'), "{shown}");
 }
+
+#[test]
+fn a_failed_job_that_killed_no_worker_is_told_apart() {
+    let up = Up::start();
+    up.agent("refused", "[[rule]]\nthen = { text = \"x\", fault = \"bad_request\" }\n");
+    let job = up.run(&["submit", "refused", "x"]).ok();
+    up.run(&["job", "wait", &job]).expect(3, "FAILED (MODEL_ERROR)");
+    let said = up.run(&["dead", "show", &job]).expect(5, "is no dead letter");
+    assert!(said.err.contains(&format!("`trellis job get {job}` shows how it stands")), "{said:?}");
+    up.run(&["dead", "show", "0123456789abcdef0123456789abcdef"])
+        .expect(5, "no job `0123456789abcdef0123456789abcdef`;");
+}

@@ -109,6 +109,18 @@ fn a_client_waiting_over_nats_is_told_the_reason_once() {
     assert_eq!(said.err.matches(&reason).count(), 1, "{said:?}");
 }
 
+#[test]
+fn a_client_over_nats_learns_that_no_worker_answers() {
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let mut worker = fleet.start("worker");
+    worker.says("worker `");
+    worker.signal("STOP");
+    let said = fleet.publish(&["submit", "helper", "hi", "--wait=8s"]).expect(4, "no completion of submission");
+    let reason = format!("waits: no worker has answered within 2 s at NATS `{}`; ", fleet.nats);
+    assert_eq!(said.err.matches(&reason).count(), 1, "{said:?}");
+    worker.signal("CONT");
+}
+
 /// The venue publishes with rights of its own, so that only inboxes of the owner who asks get an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_is_answered_to_an_inbox_of_its_owner_alone() {

@@ -133,8 +133,13 @@ fn an_ability_that_nothing_needs_is_warned_of() {
     up.run(&["policy", "roots", "null"]).ok();
     up.run(&["policy", "approvals", "[]"]).ok();
     let grant = r#"{"with": "w", "can": "crud/raed"}"#;
-    up.run(&["submit", "echo", "hi", "--grant", grant]).expect(0, &format!("warning: `--grant.can`: {warning}"));
+    for verb in ["submit", "message"] {
+        let sent = up.run(&[verb, "echo", "hi", "--grant", grant]);
+        let sent = sent.expect(0, &format!("warning: `--grant.can`: {warning}"));
+        assert_eq!(sent.err.matches(warning).count(), 1, "{sent:?}");
+    }
     up.run(&["token", "keygen", "me.jwk"]).ok();
+    up.run(&["token", "keygen", "me.jwk"]).expect(6, "`me.jwk` exists, and no key is written over; name another file");
     let issue = ["token", "issue", "--key", "me.jwk", "--aud", "did:web:x", "--att"];
     up.run(&[&issue[..], &["w:crud/raed"]].concat()).expect(0, &format!("warning: `--att.can`: {warning}"));
     let done = up.run(&[&issue[..], &["w:crud/read"]].concat()).expect(0, "");

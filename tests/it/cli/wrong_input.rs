@@ -166,6 +166,18 @@ fn wrong_addresses_name_the_right_ones() {
 }
 
 #[test]
+fn an_empty_list_without_a_head_prints_nothing() {
+    let up = Up::start();
+    for (args, note) in [
+        (&["approvals"][..], "nothing waits for a person"),
+        (&["job", "list", "--outcome", "unknown"], "no call has an unknown outcome"),
+    ] {
+        let done = up.run(args).expect(0, note);
+        assert_eq!(done.out, "", "{args:?}");
+    }
+}
+
+#[test]
 fn wrong_arguments_are_told_in_the_words_of_the_command() {
     let up = Up::start();
     up.agent("a", "echo");
@@ -175,6 +187,7 @@ fn wrong_arguments_are_told_in_the_words_of_the_command() {
         (&["policy", "roots", "xyz"], 2, "expected a JSON list of `{with, can}`"),
         (&["policy", "roots", "{\"with\": \"w\"}"], 2, "or `null` for no limit"),
         (&["policy", "approvals", "[1]"], 2, "expected a JSON list of `{with, can}`"),
+        (&["policy", "roots", "[{"], 2, "malformed JSON in the argument: EOF"),
         (&["chat", "a", "hi", "--session", "none"], 5, "agent `a` has no session `none`; `trellis session list a`"),
         (&["agent", "delete", "a"], 2, "agent `a` would be ended for good"),
         (&["agent", "delete", "a"], 2, "nobody is there to ask: `--yes` does it"),
