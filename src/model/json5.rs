@@ -1,24 +1,22 @@
 //! Parser of the JSON5 in prompts, for scripted models.
 
 use crate::domain::decode::parse_number;
-use crate::domain::limits::VALUE_DEPTH;
+use crate::domain::limits::RESULT_DEPTH;
 use serde_json::{Map, Value};
 
-/// Deepest nesting that is parsed; a deeper text is not a value.
-const DEPTH_MAX: usize = VALUE_DEPTH;
+/// Levels of maps and lists that are parsed, as many as a tool result may have; a deeper text is not a value.
+const DEPTH_MAX: usize = RESULT_DEPTH;
 
 /// Parses the value at the start of `text` and returns it with the rest; `None` if there is none. It accepts JSON and
-/// the
-/// JSON5 of the renderer: unquoted keys, either quote, comments, trailing commas. `NaN` and infinities become `null`,
-/// which
-/// JSON lacks.
+/// the JSON5 that [`render`](crate::domain::render) writes: unquoted keys, either quote, comments, trailing commas.
+/// `NaN` and infinities, which JSON lacks, become `null`.
 pub fn read_prefix(text: &str) -> Option<(Value, &str)> {
     let mut reader = Json5Reader { rest: text };
     let value = reader.value(0)?;
     Some((value, reader.rest))
 }
 
-/// Parses a text that is one value and nothing else.
+/// Parses a text that is one value and nothing else; `None` for any other text.
 pub fn read(text: &str) -> Option<Value> {
     let (value, rest) = read_prefix(text)?;
     let mut reader = Json5Reader { rest };
@@ -26,11 +24,14 @@ pub fn read(text: &str) -> Option<Value> {
     reader.rest.is_empty().then_some(value)
 }
 
+/// Reader of a text; each method reads from the start of `rest`, and returns `None` if that is malformed.
 struct Json5Reader<'t> {
+    /// Part of the text after what was read.
     rest: &'t str,
 }
 
 impl<'t> Json5Reader<'t> {
+    /// Reads a value that is inside `depth` maps and lists.
     fn value(&mut self, depth: usize) -> Option<Value> {
         if depth > DEPTH_MAX {
             return None;
@@ -82,6 +83,7 @@ impl<'t> Json5Reader<'t> {
         (self.take(",") || self.rest.starts_with(close)).then_some(())
     }
 
+    /// Reads a string with its quotes, which may be `"` or `'`.
     fn string(&mut self) -> Option<String> {
         let quote = self.rest.chars().next()?;
         let mut end = None;
@@ -102,10 +104,10 @@ impl<'t> Json5Reader<'t> {
         if quote == '"' {
             return serde_json::from_str(quoted).ok();
         }
-        let inner = &quoted[1..quoted.len() - 1];
-        serde_json::from_str(&format!("\"{}\"", inner.replace("\\'", "'").replace('"', "\\\""))).ok()
+        serde_json::from_str(&with_double_quotes(&quoted[1..quoted.len() - 1])?).ok()
     }
 
+    /// Reads a number, or a word such as `true`.
     fn read_word(&mut self) -> Option<Value> {
         match self.take_bare_word()? {
             "true" => Some(Value::Bool(true)),
@@ -115,6 +117,7 @@ impl<'t> Json5Reader<'t> {
         }
     }
 
+    /// Reads the letters, digits and signs of a number or of an unquoted key.
     fn take_bare_word(&mut self) -> Option<&'t str> {
         let end = self
             .rest
@@ -125,6 +128,7 @@ impl<'t> Json5Reader<'t> {
         (!word.is_empty()).then_some(word)
     }
 
+    /// Skips `token` if it is next, and returns whether it was.
     fn take(&mut self, token: &str) -> bool {
         self.rest.strip_prefix(token).map(|rest| self.rest = rest).is_some()
     }
@@ -144,6 +148,24 @@ impl<'t> Json5Reader<'t> {
     }
 }
 
+/// Returns the JSON string with the content of a JSON5 string in single quotes: its escapes are those of JSON, and `\'`.
+fn with_double_quotes(content: &str) -> Option<String> {
+    let mut json = String::from("\"");
+    let mut chars = content.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next()? {
+                '\'' => json.push('\''),
+                escaped => json.extend(['\\', escaped]),
+            },
+            '"' => json.push_str("\\\""),
+            _ => json.push(c),
+        }
+    }
+    json.push('"');
+    Some(json)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +176,7 @@ mod tests {
         let table = [
             (r#"{"a": [1, 2.5, "x\n\"y\""], "b": null}"#, Some(json!({"a": [1, 2.5, "x\n\"y\""], "b": null}))),
             (r"{a: 1, $b_2: 'it\'s \u0041', }", Some(json!({"a": 1, "$b_2": "it's A"}))),
+            (r#"['say "hi"', 'say \"hi\"', '\\', '\\\'']"#, Some(json!(["say \"hi\"", "say \"hi\"", "\\", "\\'"]))),
             (r#"{a: "long" /* String, 2.0KB */, /* +3 more, 1.0MB */}"#, Some(json!({"a": "long"}))),
             ("[1, // one\n 2]", Some(json!([1, 2]))),
             ("{/* Map, 3 keys, 1.0KB */}", Some(json!({}))),
@@ -174,6 +197,13 @@ mod tests {
             assert_eq!(read(text), expected, "{text}");
         }
         assert_eq!(read_prefix("{a: 1}\nrest"), Some((json!({"a": 1}), "\nrest")));
+    }
+
+    #[test]
+    fn values_as_deep_as_a_tool_result_are_read() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(read(&nested(RESULT_DEPTH)).is_some());
+        assert_eq!(read(&nested(RESULT_DEPTH + 1)), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Models: the trait [`Model`] takes one request and returns one reply; real and scripted providers implement it.
 
-pub mod registry;
+pub mod models;
 
 pub mod endpoint;
 mod headers;
@@ -15,7 +15,7 @@ pub mod scripted;
 pub mod trial;
 
 pub mod calls_log;
-pub mod script_place;
+pub mod rules_path;
 
 pub mod facts;
 pub mod json5;
@@ -110,8 +110,8 @@ pub enum ModelError {
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
     /// Returns one reply; `secrets` are those that `request.model` names. Dropping the future aborts the call; the
-    /// meter of
-    /// `live` then has its progress. After a crash before it returns, the call is made again: no reply was received.
+    /// meter of `live` then has its progress. After a crash before it returns, the call is made again: no reply was
+    /// received.
     async fn complete(
         &self,
         request: &ModelRequest,
@@ -120,7 +120,7 @@ pub trait Model: Send + Sync + 'static {
     ) -> Result<Reply, ModelError>;
 
     /// Returns why no call of this model is possible for want of a key in the environment, or of rules; `None` if neither
-    /// is known to miss.
+    /// is known to be missing.
     fn missing_key(&self, _model: &ModelSettings) -> Option<String> {
         None
     }

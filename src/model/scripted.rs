@@ -5,7 +5,7 @@ use crate::domain::chat::{ModelRequest, Reply, TokenUsage};
 use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::facts::{RequestFacts, tokens};
 use crate::model::rules::{RuleAnswer, ScriptFault, ScriptRules};
-use crate::model::script_place::{self, FoundRules, PlaceError};
+use crate::model::rules_path::{self, FoundRules, RulesPathError};
 use crate::model::template::TemplateError;
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::OpenedSecret;
@@ -30,12 +30,12 @@ const LOADED_SCRIPTS_MAX: usize = 1_000;
 
 /// Characters of one piece of a streamed text.
 const CHUNK_CHARS: usize = 12;
-/// Places of rules and of the log of calls.
+/// Paths of the rules and of the log of calls.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedOptions {
-    /// A rules file answers for all names but the built-in ones, which `when.model` distinguishes; in a folder, the
-    /// model's name is the relative path of a rules file. Without it, there are only the built-in names.
-    pub place: Option<PathBuf>,
+    /// File or folder of rules. A file answers for all names but the built-in ones, and `when.model` tells them apart;
+    /// in a folder, the name of a model is the relative path of a rules file. `None`: only the built-in names.
+    pub rules: Option<PathBuf>,
     /// Log with one JSON line per call; the `calls_log` of a rules file takes precedence.
     pub calls_log: Option<CallsLog>,
 }
@@ -63,7 +63,7 @@ pub struct Script {
 pub enum ScriptError {
     /// The rules can't be loaded.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Rules(#[from] RulesPathError),
     /// Too many files of the folder are in use.
     #[error(
         "more than {LOADED_SCRIPTS_MAX} rules files are in use; put their rules into fewer, told apart by `when.agent`"
@@ -115,7 +115,7 @@ impl Script {
         let calls = Arc::default();
         Ok(match built_in(name) {
             Some(source) => Script::new(name, source, calls_log, calls),
-            None => Script::from_found(script_place::file(Path::new(name))?, calls_log, calls),
+            None => Script::from_found(rules_path::file(Path::new(name))?, calls_log, calls),
         })
     }
 
@@ -247,9 +247,10 @@ impl ScriptedModel {
         if built_in(name).is_some() {
             return None;
         }
-        script_place::find(self.options.place.as_deref(), name).err().map(|error| error.to_string())
+        rules_path::find(self.options.rules.as_deref(), name).err().map(|error| error.to_string())
     }
 
+    /// Returns the script of a model's name, and loads its file at the first call.
     async fn script(&self, name: &str) -> Result<Arc<Script>, ScriptError> {
         // All names that the configured file answers share one script, which counts their calls together.
         let known = |scripts: &ScriptCache| match built_in(name) {
@@ -263,9 +264,9 @@ impl ScriptedModel {
         let (key, script) = if let Some(source) = built_in(name) {
             (name, Script::new(name, source, log, calls))
         } else {
-            let (place, asked) = (self.options.place.clone(), name.to_owned());
-            let found = tokio::task::spawn_blocking(move || script_place::find(place.as_deref(), &asked)).await;
-            let broken = |reason: String| PlaceError::Unreadable { file: name.to_owned(), reason };
+            let (configured, asked) = (self.options.rules.clone(), name.to_owned());
+            let found = tokio::task::spawn_blocking(move || rules_path::find(configured.as_deref(), &asked)).await;
+            let broken = |reason: String| RulesPathError::Unreadable { file: name.to_owned(), reason };
             let found = found.unwrap_or_else(|error| Err(broken(error.to_string())))?;
             (if found.answers_all_names { CONFIGURED_KEY } else { name }, Script::from_found(found, log, calls))
         };

@@ -20,7 +20,7 @@ fn with_rules(rules: &str) -> (tempfile::TempDir, ScriptedModel) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("calls.jsonl");
     std::fs::write(dir.path().join("r.toml"), format!("calls_log = {:?}\n{rules}", log.display().to_string())).unwrap();
-    let options = ScriptedOptions { place: Some(dir.path().to_owned()), ..ScriptedOptions::default() };
+    let options = ScriptedOptions { rules: Some(dir.path().to_owned()), ..ScriptedOptions::default() };
     (dir, ScriptedModel::new(options))
 }
 
@@ -100,7 +100,7 @@ async fn one_file_can_answer_for_every_name() {
     let (dir, _) = with_rules(
         "[[rule]]\nwhen = { model = 'small' }\nthen = { text = 'small {{call}}' }\n[[rule]]\nthen = { text = 'other {{call}}' }",
     );
-    let options = ScriptedOptions { place: Some(dir.path().join("r.toml")), ..ScriptedOptions::default() };
+    let options = ScriptedOptions { rules: Some(dir.path().join("r.toml")), ..ScriptedOptions::default() };
     let model = ScriptedModel::new(options);
     let (live, _pieces) = LiveText::channel();
     for (name, expected) in [("small", "small 1"), ("/etc/passwd", "other 2"), (ECHO, "x"), ("", "other 4")] {

@@ -7,7 +7,7 @@ use crate::support::raw_reply::{Framing, Piece, RawReply};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
-use trellis::model::registry::{ModelOptions, Models};
+use trellis::model::models::{ModelOptions, Models};
 use trellis::model::{LiveText, Model, ModelError};
 
 const MIB: u64 = 1024 * 1024;

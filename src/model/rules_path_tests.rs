@@ -1,4 +1,4 @@
-//! What a name can reach: files of the folder, and nothing else of the machine.
+//! Tests of [`super`]: a model's name reaches files in the configured folder, and nothing else of the machine.
 
 use super::*;
 use std::os::unix::fs::symlink;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 const RULES: &str = "[[rule]]\nthen = { text = 'x' }\n";
 
-/// A folder `rules` with `r.toml`, and a file beside it.
-fn site() -> tempfile::TempDir {
+/// Makes a folder with `rules/r.toml`, `rules/sub/s.toml`, and `beside.toml` outside of `rules`.
+fn rules_folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("rules/sub")).unwrap();
     std::fs::write(dir.path().join("beside.toml"), RULES).unwrap();
@@ -16,18 +16,18 @@ fn site() -> tempfile::TempDir {
     dir
 }
 
-fn pipe(path: &Path) {
+fn make_pipe(path: &Path) {
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
 #[test]
 fn names_reach_regular_files_of_the_folder_alone() {
-    let dir = site();
+    let dir = rules_folder();
     let folder = dir.path().join("rules");
     symlink("r.toml", folder.join("link.toml")).unwrap();
     symlink("../beside.toml", folder.join("out.toml")).unwrap();
     symlink("..", folder.join("up")).unwrap();
-    pipe(&folder.join("pipe"));
+    make_pipe(&folder.join("pipe"));
     let beside = dir.path().join("beside.toml").display().to_string();
     for name in ["r.toml", "sub/s.toml", "link.toml"] {
         let found = find(Some(&folder), name).unwrap();
@@ -60,8 +60,8 @@ fn names_reach_regular_files_of_the_folder_alone() {
 }
 
 #[test]
-fn without_a_place_no_name_reaches_anything() {
-    let beside = site();
+fn without_configured_rules_no_name_reaches_anything() {
+    let beside = rules_folder();
     for name in ["rules", "/dev/zero", "/etc/passwd", &beside.path().join("beside.toml").display().to_string()] {
         let said = find(None, name).unwrap_err().to_string();
         assert!(
@@ -73,8 +73,8 @@ fn without_a_place_no_name_reaches_anything() {
 
 #[test]
 fn devices_pipes_and_endless_files_are_refused_at_once() {
-    let dir = site();
-    pipe(&dir.path().join("pipe"));
+    let dir = rules_folder();
+    make_pipe(&dir.path().join("pipe"));
     std::fs::write(dir.path().join("long"), " ".repeat(4 * 1024 * 1024 + 1)).unwrap();
     std::fs::write(dir.path().join("bytes"), [0xff]).unwrap();
     let start = Instant::now();
@@ -88,7 +88,7 @@ fn devices_pipes_and_endless_files_are_refused_at_once() {
         let said = find(Some(&dir.path().join(name)), "any").unwrap_err().to_string();
         assert!(said.ends_with(&format!("can't be read: {reason}")), "{said}");
     }
-    // The size that it tells is 0, and it has bytes.
+    // The system says that this file has 0 bytes, but it has some.
     let said = find(Some(Path::new("/proc/self/status")), "any").unwrap_err().to_string();
     assert!(said.contains("`/proc/self/status`: line 1"), "{said}");
     assert!(start.elapsed() < Duration::from_secs(5));
@@ -96,34 +96,34 @@ fn devices_pipes_and_endless_files_are_refused_at_once() {
 
 #[test]
 fn a_log_is_a_file_in_the_folder_of_the_rules() {
-    let dir = site();
+    let dir = rules_folder();
     let folder = dir.path().join("rules");
     symlink("../beside.toml", folder.join("link.jsonl")).unwrap();
     symlink("..", folder.join("up")).unwrap();
-    pipe(&folder.join("pipe"));
+    make_pipe(&folder.join("pipe"));
     let absolute = folder.join("calls.jsonl").display().to_string();
-    let check = |log: &str| {
+    let load_with_log = |log: &str| {
         std::fs::write(folder.join("r.toml"), format!("calls_log = {log:?}\n{RULES}")).unwrap();
         let (one, many) = (find(Some(&folder.join("r.toml")), "any"), find(Some(&folder), "r.toml"));
         assert_eq!(one.is_ok(), many.is_ok(), "{log}");
         many.map(|found| assert!(found.log.is_some())).map_err(|error| error.to_string())
     };
     for log in ["calls.jsonl", "sub/calls.jsonl", "./calls.jsonl", &absolute] {
-        assert_eq!(check(log), Ok(()), "{log}");
+        assert_eq!(load_with_log(log), Ok(()), "{log}");
     }
     let beside = dir.path().join("beside.toml").display().to_string();
     for log in
         ["", "..", "../calls.jsonl", "/etc/calls.jsonl", "link.jsonl", "up/c.jsonl", "pipe", "sub", "no/c", &beside]
     {
         let expected = "`calls_log` of rules file `r.toml` is not a file in the folder of the rules";
-        assert_eq!(check(log), Err(expected.to_owned()), "{log}");
+        assert_eq!(load_with_log(log), Err(expected.to_owned()), "{log}");
     }
     assert_eq!(std::fs::read_to_string(dir.path().join("beside.toml")).unwrap(), RULES);
 }
 
 #[test]
-fn a_place_is_checked_as_a_whole() {
-    let dir = site();
+fn a_file_or_a_whole_folder_of_rules_is_checked() {
+    let dir = rules_folder();
     let folder = dir.path().join("rules");
     let check_with = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -145,7 +145,7 @@ fn a_place_is_checked_as_a_whole() {
         let said = as_folder.unwrap_err();
         assert!(said.contains(expected) && said.contains(name), "{name}: {said}");
     }
-    // An agent, a configuration, notes.
+    // Files that are no rules: an agent, a configuration, notes.
     for (name, text) in [
         ("agent.toml", "model = 'scripted/r.toml'\n"),
         ("fleet.toml", "[worker]\nslots = 3\n"),

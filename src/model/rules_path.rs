@@ -1,4 +1,4 @@
-//! Places of rules files: the one file, or the one folder, that the venue's configuration names.
+//! Finds rules files of scripted models: the file that `models.scripted` names, or files in the folder that it names.
 
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::model::calls_log::CallsLog;
@@ -13,9 +13,10 @@ const FOLDER_LEVELS: usize = 4;
 /// Extensions of rules files; a file of another name is read only when an agent names it.
 const RULES_EXTENSIONS: [&str; 3] = ["toml", "json", "rules"];
 
-/// Error of rules that can't be loaded; a repetition doesn't help. Nothing is said about files outside the place.
+/// Error of rules that can't be loaded; a repetition doesn't help. It says nothing about files outside the configured
+/// folder, not even whether they exist.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum RulesPathError {
     /// The venue has no rules.
     #[error(
         "the provider `scripted` has no model `{0}` here, only `echo` and `never`; who runs this venue names a file or a folder of rules in `models.scripted`"
@@ -50,7 +51,7 @@ pub enum PlaceError {
 pub struct FoundRules {
     /// Name of the rules in messages.
     pub name: String,
-    /// Whether they answer for every name of a model.
+    /// Whether they answer for every name of a model: true of the one configured file, false of a file in a folder.
     pub answers_all_names: bool,
     /// Parsed rules of the file.
     pub rules: ScriptRules,
@@ -58,46 +59,48 @@ pub struct FoundRules {
     pub log: Option<CallsLog>,
 }
 
-/// Loads the rules of a model's name. It blocks.
-pub fn find(place: Option<&Path>, name: &str) -> Result<FoundRules, PlaceError> {
-    let place = place.ok_or_else(|| PlaceError::NoRules(name.to_owned()))?;
-    if !place.is_dir() {
-        return file(place);
+/// Loads the rules for the model `name`: those of the file `configured`, or of the file with that relative path in the
+/// folder `configured`. It blocks.
+pub fn find(configured: Option<&Path>, name: &str) -> Result<FoundRules, RulesPathError> {
+    let configured = configured.ok_or_else(|| RulesPathError::NoRules(name.to_owned()))?;
+    if !configured.is_dir() {
+        return file(configured);
     }
-    let unknown = || PlaceError::Unknown(name.to_owned());
-    let folder = place.canonicalize().map_err(|_| unknown())?;
+    let unknown = || RulesPathError::Unknown(name.to_owned());
+    let folder = configured.canonicalize().map_err(|_| unknown())?;
     // A link in the folder may lead to another file of it, as where a cluster mounts its configuration.
     let path = join_inside(&folder, Path::new(name)).and_then(|path| path.canonicalize().ok());
     let path = path.filter(|path| path.starts_with(&folder) && path.is_file()).ok_or_else(unknown)?;
     read(&path, name.to_owned(), &folder, false)
 }
 
-/// Loads a rules file, for a caller that may choose any.
-pub fn file(path: &Path) -> Result<FoundRules, PlaceError> {
+/// Loads a rules file at any path; only what an operator chose may come here. It blocks.
+pub fn file(path: &Path) -> Result<FoundRules, RulesPathError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     read(path, path.display().to_string(), folder, true)
 }
 
-/// Checks the configured place before a task needs it: the file, or the files of the folder that look like rules. It
-/// blocks.
-pub fn check(place: &Path) -> Result<(), PlaceError> {
-    if !place.is_dir() {
-        return file(place).map(drop);
+/// Checks the rules before a task needs them: those of the file `configured`, or of each file in the folder
+/// `configured` that looks like rules. It blocks.
+pub fn check(configured: &Path) -> Result<(), RulesPathError> {
+    if !configured.is_dir() {
+        return file(configured).map(drop);
     }
     let mut left = FOLDER_ENTRIES;
-    rules_files(place, FOLDER_LEVELS, &mut left).iter().try_for_each(|path| check_file(place, path))
+    rules_files(configured, FOLDER_LEVELS, &mut left).iter().try_for_each(|path| check_file(configured, path))
 }
 
-fn check_file(folder: &Path, path: &Path) -> Result<(), PlaceError> {
+fn check_file(folder: &Path, path: &Path) -> Result<(), RulesPathError> {
     // The folder may hold other files, and files whose name no agent can write.
     let Ok(text) = read_text_file(path, SETTINGS_FILE_BYTES) else { return Ok(()) };
     match read(path, path.display().to_string(), folder, false) {
-        Err(PlaceError::Rules { error, .. }) if error.may_be_other_file() && !mentions_rules(&text) => Ok(()),
+        Err(RulesPathError::Rules { error, .. }) if error.may_be_other_file() && !mentions_rules(&text) => Ok(()),
         read => read.map(drop),
     }
 }
 
-/// Lists files below a folder with an extension of rules, sorted; `left` bounds the entries that are read.
+/// Lists files with an extension of rules in a folder and in `levels - 1` levels of folders below it, sorted. `left` is
+/// how many more entries may be read; those behind them are left out.
 fn rules_files(folder: &Path, levels: usize, left: &mut usize) -> Vec<PathBuf> {
     let Ok(entries) = folder.read_dir() else { return Vec::new() };
     let mut entries: Vec<PathBuf> = entries.filter_map(Result::ok).map(|entry| entry.path()).take(*left).collect();
@@ -124,26 +127,28 @@ fn mentions_rules(text: &str) -> bool {
     text.lines().any(|line| line.trim_start_matches(['[', '{', '"', '\'', ' ', '\t']).starts_with("rule"))
 }
 
-fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<FoundRules, PlaceError> {
-    let unreadable = |reason: String| PlaceError::Unreadable { file: name.clone(), reason };
+/// Reads and parses the rules file at `path`, which messages call `name`; its log must be in `folder`.
+fn read(path: &Path, name: String, folder: &Path, answers_all_names: bool) -> Result<FoundRules, RulesPathError> {
+    let unreadable = |reason: String| RulesPathError::Unreadable { file: name.clone(), reason };
     let text = read_text_file(path, SETTINGS_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
-    let mut rules =
-        ScriptRules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error: Box::new(error) })?;
+    let mut rules = ScriptRules::parse(&text)
+        .map_err(|error| RulesPathError::Rules { file: name.clone(), error: Box::new(error) })?;
     let log = match rules.calls_log.take() {
         None => None,
-        Some(log) => Some(open_log(folder, &log).ok_or_else(|| PlaceError::LogOutside(name.clone()))?),
+        Some(log) => Some(open_log(folder, &log).ok_or_else(|| RulesPathError::LogOutside(name.clone()))?),
     };
-    Ok(FoundRules { name, answers_all_names: every, rules, log })
+    Ok(FoundRules { name, answers_all_names, rules, log })
 }
 
-/// Joins a path to a folder that its name can't leave.
+/// Joins the relative path `name` to a folder; `None` if it is empty or has a part such as `..` that leads out.
 fn join_inside(folder: &Path, name: &Path) -> Option<PathBuf> {
     let mut parts = name.components().peekable();
     parts.peek()?;
     parts.all(|part| matches!(part, Component::Normal(_))).then(|| folder.join(name))
 }
 
-/// Makes a log in the folder, at a regular file or one that doesn't exist yet.
+/// Returns the log at `log`, relative to `folder` or absolute; `None` unless that is in the folder, and a regular file
+/// or nothing yet.
 fn open_log(folder: &Path, log: &Path) -> Option<CallsLog> {
     let folder = folder.canonicalize().ok()?;
     let path = folder.join(log);
@@ -153,5 +158,5 @@ fn open_log(folder: &Path, log: &Path) -> Option<CallsLog> {
 }
 
 #[cfg(test)]
-#[path = "script_place_tests.rs"]
+#[path = "rules_path_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! The models of a worker: selects the provider that a request names, and applies limits that hold for all of them.
+//! All models of a worker: calls the provider that a request names, within the limits that hold for all providers.
 
 use crate::domain::chat::{ModelRequest, ModelSettings, Reply};
 use crate::domain::wire::reply::check_size;
@@ -22,9 +22,10 @@ pub struct ModelOptions {
     pub scripted: Option<PathBuf>,
     /// Options of the providers that are called over HTTP.
     pub providers: ProviderOptions,
-    /// File with one JSON line per step of each call, for all providers.
+    /// File with one JSON line per step of each call, for all providers. A call that is aborted, for example by `timeout`,
+    /// has no line for its end.
     pub calls_log: Option<PathBuf>,
-    /// Longest call of any provider, from its beginning to the last piece of the reply.
+    /// Longest time of a call of any provider, from its beginning to the last piece of the reply.
     pub timeout: Duration,
 }
 
@@ -47,21 +48,22 @@ pub struct Models {
     provider: ModelProvider,
     timeout: Duration,
     log: Option<CallsLog>,
-    /// Number of calls over HTTP so far.
-    calls: AtomicU64,
+    /// Number of calls over HTTP that were logged so far.
+    logged_calls: AtomicU64,
 }
 
 impl Models {
     /// Makes all providers. Fails if TLS can't be set up.
     pub fn new(options: ModelOptions) -> Result<Models, reqwest::Error> {
         let log = options.calls_log.map(CallsLog::new);
-        let scripted = ScriptedOptions { place: options.scripted, calls_log: log.clone() };
+        let scripted = ScriptedOptions { rules: options.scripted, calls_log: log.clone() };
         let provider = ModelProvider::new(options.providers)?;
-        let (timeout, calls) = (options.timeout, AtomicU64::new(0));
-        Ok(Models { scripted: ScriptedModel::new(scripted), provider, timeout, log, calls })
+        let (timeout, logged_calls) = (options.timeout, AtomicU64::new(0));
+        Ok(Models { scripted: ScriptedModel::new(scripted), provider, timeout, log, logged_calls })
     }
 
-    async fn answer(
+    /// Returns the reply of the provider that the request names, and logs the call. A call that can't be logged fails.
+    async fn call_provider(
         &self,
         request: &ModelRequest,
         secrets: &[OpenedSecret],
@@ -72,7 +74,7 @@ impl Models {
             return self.scripted.complete(request, secrets, live).await;
         }
         let Some(log) = &self.log else { return self.provider.complete(request, secrets, live).await };
-        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let call = self.logged_calls.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = LoggedCall { turn: request.turn.clone(), model: request.model.id(), rule: 0, call };
         let failed = |error: LogError| ModelError::Permanent { model: request.model.id(), reason: error.to_string() };
         log.log_start(&entry).await.map_err(failed)?;
@@ -91,7 +93,7 @@ impl Model for Models {
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         let model = || request.model.id();
-        let answer = tokio::time::timeout(self.timeout, self.answer(request, secrets, live)).await;
+        let answer = tokio::time::timeout(self.timeout, self.call_provider(request, secrets, live)).await;
         let reply = answer.unwrap_or_else(|_| Err(timeout_error(&model(), self.timeout)))?;
         check_size(request.model.max_tokens, &reply).map_err(|limit| unbounded_error(&model(), &limit))?;
         Ok(reply)
