@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the fleet in one process on a simulated clock, once for each of many seeds: workers that die, stand still and are
 # cut off, a store and a queue that lose, repeat and reorder what is sent. Prints the seeds per second meanwhile, what
-# really went wrong at the end, and of each seed that fails its troubles, the end of its trace and how to repeat it.
+# really went wrong at the end, and of each seed that fails its faults, the end of its trace and how to repeat it.
 #
 #   tests/simulate.sh                      2,000 seeds from 1
 #   SEEDS=100000 FROM=5000 tests/simulate.sh

@@ -33,11 +33,12 @@ pub(crate) enum SessionEnd {
     Failed(StoreError),
 }
 
-/// Runs a granted session to its end. `asked`: when the grant was requested, on the steady clock.
+/// Runs a granted session until its lease ends. `asked` is when the grant was requested, on the steady clock; `settle`
+/// belongs to the message that led to the grant.
 pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Acknowledge) -> SessionEnd {
-    let past = worker.session_cache.take(&grant, worker.venue.history.changes(), asked);
+    let cached = worker.session_cache.take(&grant, worker.venue.history.changes(), asked);
     let (lease, version) = (grant.lease.clone(), grant.version);
-    let mut leased = match LeasedSession::open(grant, past, asked) {
+    let mut leased = match LeasedSession::open(grant, cached, asked) {
         Ok(leased) => leased,
         Err(error) => {
             outage::release_in_background(
@@ -100,10 +101,13 @@ async fn release_now(worker: &Worker, leased: &LeasedSession) -> SessionEnd {
     }
 }
 
+/// Runs steps of the session until nothing is due. A session with an event that crashed repeatedly first enters the
+/// quarantine slot, or waits for it without a lease.
 async fn turns(worker: &Worker, leased: &mut LeasedSession) -> SessionEnd {
-    let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= QUARANTINE_CRASHES);
-    let place = if suspect { worker.quarantine.enter(&leased.lease.owner, &leased.lease.session) } else { None };
-    if suspect && place.is_none() {
+    let is_suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= QUARANTINE_CRASHES);
+    let quarantine =
+        if is_suspect { worker.quarantine.enter(&leased.lease.owner, &leased.lease.session) } else { None };
+    if is_suspect && quarantine.is_none() {
         return wait_without_lease(worker, leased).await;
     }
     loop {
@@ -164,19 +168,22 @@ async fn step(worker: &Worker, leased: &mut LeasedSession) -> Result<bool, RunSt
 /// Next step of a session without a checkpoint.
 enum SessionStep {
     Turn(TurnStart),
+    /// These events need no turn: they are only consumed.
     Settle(Vec<PendingEvent>),
-    /// Nothing is due before this time.
+    /// Nothing is due before this time; `None`: before the next event.
     WaitUntil(Option<Millis>),
 }
 
+/// Returns the next step of a session without a checkpoint: a turn for answered approvals first, then one for its events.
+/// A session of a suspended agent waits.
 async fn next_start(worker: &Worker, leased: &LeasedSession, agent: &AgentRecord) -> Result<SessionStep, RunStop> {
-    let active = agent.status == AgentStatus::Active;
+    let is_active = agent.status == AgentStatus::Active;
     let now = worker.venue.now();
     let run = &leased.run;
     // Due at once: the session joins those that wait until the agent is resumed.
     let suspended = SessionStep::WaitUntil(Some(now));
     if run.has_answers(now) {
-        if !active {
+        if !is_active {
             return Ok(suspended);
         }
         let decided = answers::decided_calls(worker, leased).await?;
@@ -191,13 +198,14 @@ async fn next_start(worker: &Worker, leased: &LeasedSession, agent: &AgentRecord
         NextStep::Settle(settled) => SessionStep::Settle(settled),
         NextStep::Rest if !overdue => SessionStep::WaitUntil(due),
         NextStep::Await { until, .. } if !overdue => SessionStep::WaitUntil(first(until)),
-        NextStep::Rest | NextStep::Await { .. } | NextStep::Turn(_) | NextStep::GiveUp(_) if !active => suspended,
+        NextStep::Rest | NextStep::Await { .. } | NextStep::Turn(_) | NextStep::GiveUp(_) if !is_active => suspended,
         NextStep::Rest | NextStep::Await { .. } | NextStep::Turn(_) | NextStep::GiveUp(_) => {
             SessionStep::Turn(TurnStart::Mailbox)
         }
     })
 }
 
+/// Runs one turn and measures its time. Returns whether the lease is still held.
 async fn run_turn(
     worker: &Worker,
     leased: &mut LeasedSession,
@@ -211,14 +219,16 @@ async fn run_turn(
     held
 }
 
-/// Releases the lease until `due`, unless events arrived meanwhile.
+/// Releases the lease until `due`, `None`: until the next event. Returns whether the lease is still held, which it is if
+/// events arrived meanwhile.
 async fn release_until(worker: &Worker, leased: &mut LeasedSession, due: Option<Millis>) -> Result<bool, RunStop> {
     let then = LeaseUse::Release { arrivals: leased.arrivals, due, backoff: false };
     let next = leased.release(worker, worker.venue.now(), then).await?;
     Ok(leased.take_over(next)?)
 }
 
-/// Ends a task that is past its deadline and that no turn can end; keeps the lease to see what is left.
+/// Ends a task that is past its deadline and that no turn can end; keeps the lease to see what is left. Returns whether the
+/// lease is still held.
 async fn end_overdue_task(
     worker: &Worker,
     leased: &mut LeasedSession,

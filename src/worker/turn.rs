@@ -84,28 +84,28 @@ impl TurnStart {
         self,
         worker: &Worker,
         leased: &mut LeasedSession,
-        setting: Box<TurnInput>,
+        turn_input: Box<TurnInput>,
     ) -> Result<(Turn, Action), RunStop> {
         let now = worker.venue.now();
         // A checkpoint has its own count of calls.
-        let job = setting.plan.job();
+        let job = turn_input.plan.job();
         let calls_before = (!matches!(self, Self::Checkpoint(_))).then(|| waits::earlier_calls(leased, job));
         let (mut turn, action) = match self {
-            Self::Dead(_) => Turn::give_up(setting, now),
+            Self::Dead(_) => Turn::give_up(turn_input, now),
             Self::Checkpoint(recorded) => {
                 let outcomes = recorded_calls::recorded_outcomes(leased, &recorded);
-                Turn::resume(setting, *recorded, &outcomes, now)
+                Turn::resume(turn_input, *recorded, &outcomes, now)
             }
             Self::Answers(decided) => {
                 let outcomes = recorded_calls::recorded_awaiting_outcomes(leased);
-                Turn::settle(setting, answers::awaiting_turn(worker, leased).await?, decided, &outcomes)
+                Turn::settle(turn_input, answers::awaiting_turn(worker, leased).await?, decided, &outcomes)
             }
             Self::Planned(_, Some(reason)) => {
-                Turn::refuse(setting, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"), now)
+                Turn::refuse(turn_input, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"), now)
             }
-            Self::Mailbox | Self::Planned(_, None) => match setting.check_entities() {
-                Ok(()) => Turn::begin(setting, now),
-                Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), now),
+            Self::Mailbox | Self::Planned(_, None) => match turn_input.check_entities() {
+                Ok(()) => Turn::begin(turn_input, now),
+                Err(error) => Turn::refuse(turn_input, ErrorCode::EntityIdsRequired, &error.to_string(), now),
             },
         };
         if let Some(calls) = calls_before {
@@ -130,15 +130,15 @@ pub(super) async fn run(
     let bounds = TurnBounds { authority: before.cloned(), last: start.final_reason() };
     let bare = plan.anonymous_agent(agent).map(Box::new);
     let agent = bare.as_deref().unwrap_or(agent);
-    let (job, catalog, is_new) = (plan.job().cloned(), worker.venue.catalog_view(&owner), leased.is_expired);
-    let setting = setting(worker, leased, agent, plan, &policy, bounds).await?;
+    let (job, catalog, is_expired) = (plan.job().cloned(), worker.venue.catalog_view(&owner), leased.is_expired);
+    let input = turn_input(worker, leased, agent, plan, &policy, bounds).await?;
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.tasks.serve(&owner, job, &leased.cancelled));
-    let (setting, workspace, pinned) = Box::pin(begin_turn(&worker.venue, &catalog, agent, setting, is_new)).await?;
+    let (input, workspace, pinned) = Box::pin(begin_turn(&worker.venue, &catalog, agent, input, is_expired)).await?;
     let meant = pinned.as_deref().unwrap_or(agent);
-    let ground = TurnBase { workspace, catalog, policy: version };
+    let turn_base = TurnBase { workspace, catalog, policy: version };
     let approved = matches!(start, TurnStart::Answers(_));
-    let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
+    let (mut turn, mut action) = start.turn(worker, leased, input).await?;
     loop {
         if matches!(action, Action::Ask(_)) {
             // Renewed before anything is reserved: the reservation is named by the epoch that the next holder knows.
@@ -148,7 +148,7 @@ pub(super) async fn run(
             stage.enter_turn(&leased.lease.session, turn.input().turn);
         }
         let observed = match action {
-            Action::Gather => Box::pin(context::gather(worker, leased, &ground, meant, &turn)).await?,
+            Action::Gather => Box::pin(context::gather(worker, leased, &turn_base, meant, &turn)).await?,
             Action::Ask(mut request) => {
                 let _room = media::load(worker, leased, &turn, &mut request).await?;
                 match fallback::call_models(worker, leased, &turn, *request).await? {
@@ -163,7 +163,7 @@ pub(super) async fn run(
                 }
             }
             Action::Record(recorded) => {
-                let hide = |path: &str, value: &mut Value| dispatch::hide(&ground.catalog, path, value);
+                let hide = |path: &str, value: &mut Value| dispatch::hide(&turn_base.catalog, path, value);
                 turn.hide_secrets(hide);
                 record::record(worker, leased, recorded.without_secrets(hide)).await?
             }
@@ -171,7 +171,7 @@ pub(super) async fn run(
                 let tools: Vec<_> = planned.iter().map(|(_, call)| call.tool.as_str()).collect();
                 live_text::calls(worker, job.as_ref(), turn.input().turn, &tools).await;
                 let requested = calls::RequestedCalls { planned: &planned, approved };
-                Box::pin(calls::make_calls(worker, leased, &ground, meant, &turn, requested)).await?
+                Box::pin(calls::make_calls(worker, leased, &turn_base, meant, &turn, requested)).await?
             }
             Action::Suspend { reason } => {
                 waits::remember_calls(worker, leased, &turn).await?;
@@ -181,7 +181,7 @@ pub(super) async fn run(
                 return Box::pin(waits::release_unavailable(worker, leased, &turn, &reason, deadline(&turn))).await;
             }
             Action::Commit(decision) => {
-                return Box::pin(commit::commit(worker, leased, &ground, agent, &turn, *decision)).await;
+                return Box::pin(commit::commit(worker, leased, &turn_base, agent, &turn, *decision)).await;
             }
         };
         action = turn.step(observed, worker.venue.now());
@@ -213,7 +213,7 @@ struct TurnBounds {
 }
 
 /// Builds the input of the turn. Its authority is the present one, narrowed to that of the bounds if there is one.
-async fn setting(
+async fn turn_input(
     worker: &Worker,
     leased: &mut LeasedSession,
     agent: &AgentRecord,
@@ -223,18 +223,18 @@ async fn setting(
 ) -> Result<Box<TurnInput>, RunStop> {
     let (start, date) = worker.venue.day();
     let next = NextTurn { owner: &leased.lease.owner, session: &leased.lease.session, start, date };
-    let mut setting = Box::new(TurnInput::for_next_turn(next, agent, &leased.run, plan, policy));
+    let mut turn_input = Box::new(TurnInput::for_next_turn(next, agent, &leased.run, plan, policy));
     if let Some(before) = &bounds.authority {
-        setting.authority = setting.authority.limit_to(before);
+        turn_input.authority = turn_input.authority.limit_to(before);
     }
-    if let Some((today, counted)) = waits::earlier_counts(leased, setting.plan.job()) {
-        (setting.state.today, setting.counted) = (Some(today), counted);
+    if let Some((today, counted)) = waits::earlier_counts(leased, turn_input.plan.job()) {
+        (turn_input.state.today, turn_input.counted) = (Some(today), counted);
     }
-    if let Some(turn) = setting.state.goals.top().map(|frame| frame.turn) {
-        setting.opener = transcript::load_turn(worker, leased, turn).await?.map(Box::new);
+    if let Some(turn) = turn_input.state.goals.top().map(|frame| frame.turn) {
+        turn_input.opener = transcript::load_turn(worker, leased, turn).await?.map(Box::new);
     }
-    setting.last = bounds.last.or(setting.last);
-    Ok(setting)
+    turn_input.last = bounds.last.or(turn_input.last);
+    Ok(turn_input)
 }
 
 const fn action_stage(action: &Action) -> Option<Stage> {

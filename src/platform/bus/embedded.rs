@@ -126,7 +126,7 @@ fn bus_error(e: StoreError) -> BusError {
         error @ StoreError::Contended { .. } => {
             BusError::Unavailable { bus: "embedded".into(), reason: error.to_string() }
         }
-        error @ (StoreError::Over(_) | StoreError::Oversized(_)) => {
+        error @ (StoreError::Over(_) | StoreError::TenantFull(_) | StoreError::Oversized(_)) => {
             BusError::Refused { bus: "embedded".into(), reason: error.to_string() }
         }
     }

@@ -124,7 +124,7 @@ pub struct JobQuestion {
 /// A piece of a job's live text, or of its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LivePiece {
-    /// Its place: later pieces of the job have larger ones.
+    /// Sequence number in the queue: later pieces of the job have larger ones.
     pub sequence: u64,
     /// JSON as it was sent, see `worker::live_text`.
     pub body: Bytes,
@@ -256,12 +256,12 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
 /// Live text of jobs, kept for some minutes so that late and returning readers miss nothing; and questions about jobs.
 #[async_trait]
 pub trait LiveFeed: Send + Sync {
-    /// Returns the pieces of a job from now on, and before them those after the place `after` (`None`: from the first)
-    /// that are still kept. A place that the queue hasn't reached belongs to an earlier queue: then all pieces are
-    /// returned.
+    /// Returns the pieces of a job from now on, and before them those after the sequence number `after` (`None`: from the
+    /// first) that are still kept. A number that the queue hasn't reached belongs to an earlier queue: then all pieces
+    /// are returned.
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, LivePiece>, BusError>;
 
-    /// Returns the place of the last piece about a job that is still kept.
+    /// Returns the sequence number of the last piece about a job that is still kept.
     async fn last_piece(&self, job: &JobId) -> Result<Option<u64>, BusError>;
 
     /// Deletes the pieces of these jobs that are still kept; a queue without any keeps its default.

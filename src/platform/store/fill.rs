@@ -38,8 +38,8 @@ impl Fill {
             return Ok(());
         }
         let reason = format!(
-            "it uses {self}, and from {STORE_TIGHT_PERCENT} % on no new work is taken; what was accepted goes on, \
-             and deleting what isn't needed any more is always possible"
+            "it uses {self}, and from {STORE_TIGHT_PERCENT} % on no new work is taken; what was accepted goes on; \
+             delete what isn't needed any more, which is always possible, or raise its limit"
         );
         Err(StoreError::Full { store: store.to_owned(), reason })
     }

@@ -61,7 +61,7 @@
 //! | `rate/<provider or model>` | JSON meter of a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
 //! | `g/<agent>/spend/<session>` | JSON of what is spent under a session's cap, see `domain::cap` | workers, around model calls | as the session |
 //! | `g/<agent>/wait/<session>` | JSON of what a session without a task waited for last | workers | as the session |
-//! | `cap/<date>` | JSON of what is spent under the cap of an owner's day | workers, around model calls | 40 days, with retention |
+//! | `cap/<date>` | JSON of what is spent under the cap of an owner's day; in a tenant's own owner: of the tenant's day | workers, around model calls | 40 days, with retention |
 //! | `cap/<date>/<user>` | JSON of what is spent under the cap of a user's day | workers, around model calls | 40 days, with retention |
 //! | `cap.of/<date>/<provider or model>` | JSON of what is spent under the cap of a model's day; in the venue's own owner only | workers, around model calls | 40 days, with retention |
 //! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |

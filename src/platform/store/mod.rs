@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Store`] | the steps of events, leases, turns and jobs |
 //! | [`DocumentStore`] | versioned documents outside turns |
-//! | [`Accounts`] | what an owner keeps, and its quota |
+//! | [`Accounts`] | what an owner keeps, its quota, and the users of a tenant |
 //! | [`StoreInspection`] | reads of everything stored, for sweeps, audits, doctors and operators |
 //!
 //! An owner is a set of versioned documents plus the protocol's own state (sessions, mailboxes, leases, due times,
@@ -35,13 +35,15 @@ pub mod redis;
 pub mod steps;
 mod sweep_result;
 pub mod ack_log;
+pub mod tenants;
 mod types;
 mod usage;
 
 use crate::domain::bounds::OversizedDocument;
 use crate::domain::decode::read_stored;
-use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, JobId, Owner, OwnerPart, SessionKey};
 use crate::domain::quota::{Quota, QuotaExceeded, QuotaUsage};
+use crate::domain::tenant_users::TenantFull;
 use crate::domain::time::Millis;
 use crate::process::retry::AttemptFailure;
 use async_trait::async_trait;
@@ -74,16 +76,20 @@ pub enum StoreError {
         reason: String,
     },
     /// The store is at its memory or disk limit; the call was not applied.
-    #[error("store `{store}` is full: {reason}; free memory or raise its limit")]
+    #[error("store `{store}` is full: {reason}")]
     Full {
         /// Address of the store, without credentials.
         store: String,
-        /// Error text of the server.
+        /// What is full, and how to make room.
         reason: String,
     },
     /// The owner's quota has no room for the write; it was not applied, and a second call won't help.
     #[error("{0}")]
     Over(QuotaExceeded),
+    /// The owner's tenant has as many users as it may, and the owner is none of them; nothing was written, and a second
+    /// call won't help.
+    #[error("{0}")]
+    TenantFull(TenantFull),
     /// A document that protects an owner, such as its policy, is over the size limit; the call was not applied, and a
     /// second one won't help.
     #[error("{0}")]
@@ -225,7 +231,7 @@ pub trait Store: DocumentStore + Accounts + StoreInspection {
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
-        seat: Option<&SessionSnapshot>,
+        snapshot: Option<&SessionSnapshot>,
         checks: &[DocWrite],
     ) -> Result<SetSessionOutcome, StoreError>;
 
@@ -318,7 +324,7 @@ pub trait DocumentStore {
     ) -> Result<WriteOutcome, StoreError>;
 }
 
-/// What owners keep, their quotas, and how full the store is.
+/// What owners keep, their quotas, the users of tenants, and how full the store is.
 pub trait Accounts {
     /// Returns the usage of an owner, as writes and deletions have counted it, and the quota that operators set for it.
     #[repeat(Reads)]
@@ -335,6 +341,17 @@ pub trait Accounts {
     /// step a new recount begins.
     #[repeat(Once)]
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError>;
+
+    /// Puts an owner on the list of owners, unless its tenant has `most` users there, who are counted in the same step.
+    ///
+    /// An owner that is on the list, or has documents, is `Listed`. The owner of a tenant's shared documents is no user.
+    /// After a crash before it nothing is changed; an owner that is listed and writes nothing stays on the list.
+    #[repeat(Idempotent)]
+    async fn register_owner(&self, owner: &Owner, most: u64) -> Result<OwnerRegistration, StoreError>;
+
+    /// Returns the number of a tenant's users on the list of owners.
+    #[repeat(Reads)]
+    async fn tenant_users(&self, tenant: &OwnerPart) -> Result<u64, StoreError>;
 
     /// Returns how full the store is, measured at most one second before the steady time `now`. A level that can't be
     /// measured is no error: it has no limit.

@@ -36,6 +36,7 @@ impl Layer for PatientStore {
                 StoreError::Unavailable { .. } => AttemptFailure::Transient(error),
                 StoreError::Full { .. }
                 | StoreError::Over(_)
+                | StoreError::TenantFull(_)
                 | StoreError::Oversized(_)
                 | StoreError::Contended { .. }
                 | StoreError::Corrupt { .. } => AttemptFailure::Permanent(error),

@@ -1,4 +1,4 @@
-//! The usage of an owner, a recount of it, and the result of a backup.
+//! The usage of an owner, a recount of it, its registration, and the result of a backup.
 
 use crate::domain::quota::{OwnLimits, QuotaUsage};
 use std::path::PathBuf;
@@ -10,6 +10,18 @@ pub struct OwnerUsage {
     pub used: QuotaUsage,
     /// The quota that operators set for this owner.
     pub operator_quota: OwnLimits,
+}
+
+/// The answer of [`crate::store::Accounts::register_owner`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnerRegistration {
+    /// The owner is on the list of owners.
+    Listed,
+    /// The owner is not on the list, because its tenant has as many users as it may.
+    Full {
+        /// Number of the tenant's users on the list.
+        users: u64,
+    },
 }
 
 /// The answer of [`crate::store::Accounts::recount`].

@@ -14,10 +14,10 @@ use serde_json::Value;
 const MESSAGES_INDEX: u32 = workspace::OWN_WRITES + 1;
 
 /// Keeps the messages that the turn has shown in part; the prompt said where the rest is.
-pub(crate) async fn keep_cut_messages(ground: &TurnBase, turn: &Turn, decision: &Decision) -> Result<(), RunStop> {
+pub(crate) async fn keep_cut_messages(turn_base: &TurnBase, turn: &Turn, decision: &Decision) -> Result<(), RunStop> {
     let messages = turn.input().plan.messages.iter();
     for (path, value) in messages.filter_map(|message| cut_message(&message.event, decision)) {
-        match ground.workspace.apply(MESSAGES_INDEX, WriteOp::Write { path, value, expect: None }).await {
+        match turn_base.workspace.apply(MESSAGES_INDEX, WriteOp::Write { path, value, expect: None }).await {
             Err(WorkspaceError::Store(error)) => return Err(RunStop::Store(error)),
             Ok(_) => {}
             // The agent has written something else there.

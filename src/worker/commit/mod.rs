@@ -52,7 +52,7 @@ fn bytes<T: serde::Serialize>(value: &T) -> Bytes {
 pub(crate) async fn commit(
     worker: &Worker,
     leased: &mut LeasedSession,
-    ground: &TurnBase,
+    turn_base: &TurnBase,
     agent: &AgentRecord,
     turn: &Turn,
     mut decision: Decision,
@@ -64,16 +64,16 @@ pub(crate) async fn commit(
     }
     worker.options.name.clone_into(&mut decision.record.worker);
     if decision.cancelled {
-        discard(worker, leased, ground).await?;
+        discard(worker, leased, turn_base).await?;
     }
-    messages::keep_cut_messages(ground, turn, &decision).await?;
-    let (known, _) = records::load_policy(worker, &leased.lease.owner, ground.policy).await?;
-    refuse_if_stopped(ground, agent, &known, turn, &mut decision).await;
-    put_notes(worker, ground, turn, &mut decision).await?;
-    output::write_output(ground, turn, &mut decision).await?;
-    let mut policy = ground.policy;
+    messages::keep_cut_messages(turn_base, turn, &decision).await?;
+    let (known, _) = records::load_policy(worker, &leased.lease.owner, turn_base.policy).await?;
+    refuse_if_stopped(turn_base, agent, &known, turn, &mut decision).await;
+    put_notes(worker, turn_base, turn, &mut decision).await?;
+    output::write_output(turn_base, turn, &mut decision).await?;
+    let mut policy = turn_base.policy;
     for _ in 0..=COMMIT_CONFLICTS {
-        let (mut commit, mut told) = build_commit(worker, leased, ground, agent, &decision).await?;
+        let (mut commit, mut told) = build_commit(worker, leased, turn_base, agent, &decision).await?;
         commit.writes.push(policy::version_check(policy));
         let _alone = leased.stops.lock_renewal().await;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
@@ -95,16 +95,16 @@ pub(crate) async fn commit(
             }
             CommitOutcome::Cancelled => {
                 decision = decision.cancel(turn.input());
-                discard(worker, leased, ground).await?;
-                messages::keep_cut_messages(ground, turn, &decision).await?;
+                discard(worker, leased, turn_base).await?;
+                messages::keep_cut_messages(turn_base, turn, &decision).await?;
             }
             CommitOutcome::Conflict(conflicts) => {
                 worker.venue.metrics.commit_conflicts.inc();
                 tracing::debug!(session = %leased.lease.session, ?conflicts, "documents changed; applying again");
                 if conflicts.iter().any(|conflict| conflict.key == keys::POLICY) {
-                    policy = recheck_authority(worker, ground, agent, turn, &mut decision).await?;
+                    policy = recheck_authority(worker, turn_base, agent, turn, &mut decision).await?;
                 }
-                let results = ground.workspace.rebase().await?;
+                let results = turn_base.workspace.rebase().await?;
                 update_results(decision.results_record_mut(), &results, &turn.input().config);
             }
         }
@@ -113,28 +113,28 @@ pub(crate) async fn commit(
 }
 
 /// Discards the writes of a turn; an expired session is emptied all the same.
-async fn discard(worker: &Worker, leased: &LeasedSession, ground: &TurnBase) -> Result<(), RunStop> {
-    ground.workspace.discard().await;
+async fn discard(worker: &Worker, leased: &LeasedSession, turn_base: &TurnBase) -> Result<(), RunStop> {
+    turn_base.workspace.discard().await;
     if leased.is_expired {
-        clear_scratch(&ground.workspace, &*worker.venue.store).await?;
+        clear_scratch(&turn_base.workspace, &*worker.venue.store).await?;
     }
     Ok(())
 }
 
 /// Appends the output of a task to the buckets of its request, if the agent is configured so.
-async fn put_notes(worker: &Worker, ground: &TurnBase, turn: &Turn, decision: &mut Decision) -> Result<(), RunStop> {
+async fn put_notes(worker: &Worker, turn_base: &TurnBase, turn: &Turn, decision: &mut Decision) -> Result<(), RunStop> {
     let TurnInput { config, mandate, session, .. } = turn.input();
     let output = decision.ended_task.as_ref().and_then(|(job, result)| Some((job, result.output.as_ref()?)));
     let Some((job, output)) = output.filter(|_| config.context_write && !mandate.context_ids.is_empty()) else {
         return Ok(());
     };
     let note = Note::from_output(session.agent.to_string(), worker.venue.now(), output);
-    match scratchpad::append(&ground.workspace, &mandate.context_ids, job, &note).await {
+    match scratchpad::append(&turn_base.workspace, &mandate.context_ids, job, &note).await {
         Ok(()) => Ok(()),
         Err(WorkspaceError::Store(error)) => Err(RunStop::Store(error)),
         Err(error) => {
             let text = format!("its output can't be put into the buckets of its request: {error}");
-            ground.workspace.drop_calls(&[scratchpad::NOTES]).await;
+            turn_base.workspace.drop_calls(&[scratchpad::NOTES]).await;
             output::fail(decision, ErrorCode::Refused, &text);
             Ok(())
         }
@@ -143,43 +143,44 @@ async fn put_notes(worker: &Worker, ground: &TurnBase, turn: &Turn, decision: &m
 
 /// Fails a completed task whose grants are revoked, whichever worker has its last reply.
 async fn refuse_if_stopped(
-    ground: &TurnBase,
+    turn_base: &TurnBase,
     agent: &AgentRecord,
     policy: &Policy,
     turn: &Turn,
     decision: &mut Decision,
 ) {
     let envelope = &turn.input().mandate.envelope;
-    if let Some(reason) = agent.stop_reason(policy, envelope, ground.workspace.scope()) {
-        output::refuse(ground, decision, &reason).await;
+    if let Some(reason) = agent.stop_reason(policy, envelope, turn_base.workspace.scope()) {
+        output::refuse(turn_base, decision, &reason).await;
     }
 }
 
 /// Evaluates authority again after a change of the policy, and undoes what it denies. Returns the policy's version.
 async fn recheck_authority(
     worker: &Worker,
-    ground: &TurnBase,
+    turn_base: &TurnBase,
     agent: &AgentRecord,
     turn: &Turn,
     decision: &mut Decision,
 ) -> Result<u64, RunStop> {
-    let setting = turn.input();
-    let (policy, version) = policy::load_in_force(&*worker.venue.store, &setting.owner).await?;
-    let now =
-        agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope()).limit_to(&setting.authority);
+    let turn_input = turn.input();
+    let (policy, version) = policy::load_in_force(&*worker.venue.store, &turn_input.owner).await?;
+    let now = agent
+        .authority(&policy, &turn_input.mandate.envelope, turn_base.workspace.scope())
+        .limit_to(&turn_input.authority);
     let mut denied = recheck::denied_calls(turn.calls(), decision.results_record_mut(), &now);
     denied.extend(recheck::denied_resource_uses(
         turn.calls(),
-        &ground.workspace.all_uses().await,
+        &turn_base.workspace.all_uses().await,
         decision.results_record_mut(),
         &now,
     ));
     let calls: Vec<_> = denied.iter().map(|(call, _)| *call).collect();
-    ground.workspace.drop_calls(&calls).await;
+    turn_base.workspace.drop_calls(&calls).await;
     recheck::show_denials(decision.results_record_mut(), &denied);
     decision.remove_approvals(&calls);
-    refuse_if_stopped(ground, agent, &policy, turn, decision).await;
-    output::fail_if_denied(ground, turn, decision, &now).await;
+    refuse_if_stopped(turn_base, agent, &policy, turn, decision).await;
+    output::fail_if_denied(turn_base, turn, decision, &now).await;
     decision.narrow_authority(now);
     Ok(version)
 }
@@ -209,13 +210,13 @@ fn update_results(record: &mut TurnRecord, results: &[(u32, Result<Value, Worksp
 async fn build_commit(
     worker: &Worker,
     leased: &LeasedSession,
-    ground: &TurnBase,
+    turn_base: &TurnBase,
     agent: &AgentRecord,
     decision: &Decision,
 ) -> Result<(Commit, CommitMessages), RunStop> {
     let session = &leased.lease.session;
     let record = &decision.record;
-    let mut writes = ground.workspace.writes().await;
+    let mut writes = turn_base.workspace.writes().await;
     writes.push(DocWrite::json(keys::turn(session, record.turn), record));
     writes.push(DocWrite::index_entry(keys::timeline_entry(session, record.start, record.turn)));
     if let Some(amended) = &decision.amended_record {
@@ -240,7 +241,7 @@ async fn build_commit(
         let owner = &leased.lease.owner;
         let ended = jobs::get(&worker.venue, owner, job).await?.map(|job| job.status).filter(|s| s.is_terminal());
         let ended = ended.unwrap_or(JobStatus::Cancelled);
-        told.entries = jobs::cancel_children(&worker.venue, owner, job, ended).await?;
+        told.entries = jobs::child_cancel_messages(&worker.venue, owner, job, ended).await?;
     }
     let after = leased.run.after_commit(&decision.state, &decision.consume);
     let rest = |due| LeaseUse::Release { arrivals: leased.arrivals, due, backoff: false };
@@ -331,7 +332,7 @@ pub(crate) async fn consume_settled(
                 told.messages.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));
                 if result.status == JobStatus::Cancelled {
                     let owner = &leased.lease.owner;
-                    told.entries.extend(jobs::cancel_children(&worker.venue, owner, job, result.status).await?);
+                    told.entries.extend(jobs::child_cancel_messages(&worker.venue, owner, job, result.status).await?);
                 }
             }
         }

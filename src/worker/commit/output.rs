@@ -22,14 +22,14 @@ fn output_path(turn: &Turn, decision: &Decision) -> Option<Path> {
 }
 
 /// Writes the output under the authority of the turn; a task whose output can't be written fails.
-pub(crate) async fn write_output(ground: &TurnBase, turn: &Turn, decision: &mut Decision) -> Result<(), RunStop> {
+pub(crate) async fn write_output(turn_base: &TurnBase, turn: &Turn, decision: &mut Decision) -> Result<(), RunStop> {
     let Some(path) = output_path(turn, decision) else { return Ok(()) };
-    if fail_if_denied(ground, turn, decision, &turn.input().authority).await {
+    if fail_if_denied(turn_base, turn, decision, &turn.input().authority).await {
         return Ok(());
     }
     let output = decision.ended_task.as_ref().and_then(|(_, result)| result.output.clone()).unwrap_or_default();
     let write = WriteOp::Write { path: path.clone(), value: output, expect: None };
-    match ground.workspace.apply(OUTPUT_INDEX, write).await {
+    match turn_base.workspace.apply(OUTPUT_INDEX, write).await {
         Ok(_) => Ok(()),
         Err(WorkspaceError::Store(error)) => Err(RunStop::Store(error)),
         Err(error) => {
@@ -40,18 +40,23 @@ pub(crate) async fn write_output(ground: &TurnBase, turn: &Turn, decision: &mut 
 }
 
 /// Fails the task if its output may not be written. Returns whether it did.
-pub(crate) async fn fail_if_denied(ground: &TurnBase, turn: &Turn, decision: &mut Decision, now: &Authority) -> bool {
+pub(crate) async fn fail_if_denied(
+    turn_base: &TurnBase,
+    turn: &Turn,
+    decision: &mut Decision,
+    now: &Authority,
+) -> bool {
     let Some(path) = output_path(turn, decision) else { return false };
     let Err(denied) = now.permits("crud/write", &path) else { return false };
-    ground.workspace.drop_calls(&[OUTPUT_INDEX]).await;
+    turn_base.workspace.drop_calls(&[OUTPUT_INDEX]).await;
     fail(decision, ErrorCode::CapDenied, &denied.model_text("`outputPath`"));
     true
 }
 
 /// Fails a completed task whose grants are revoked, and undoes the writes of its output.
-pub(crate) async fn refuse(ground: &TurnBase, decision: &mut Decision, reason: &str) {
+pub(crate) async fn refuse(turn_base: &TurnBase, decision: &mut Decision, reason: &str) {
     if decision.ended_task.as_ref().is_some_and(|(_, result)| result.status == JobStatus::Complete) {
-        ground.workspace.drop_calls(&[OUTPUT_INDEX, NOTES]).await;
+        turn_base.workspace.drop_calls(&[OUTPUT_INDEX, NOTES]).await;
         fail(decision, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"));
     }
 }

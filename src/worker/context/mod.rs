@@ -14,23 +14,26 @@ use crate::venue::context::PromptView;
 pub(super) async fn gather(
     worker: &Worker,
     leased: &mut LeasedSession,
-    ground: &TurnBase,
+    turn_base: &TurnBase,
     agent: &AgentRecord,
     turn: &Turn,
 ) -> Result<Observation, RunStop> {
-    let setting = turn.input();
+    let turn_input = turn.input();
     let known = if leased.run.version == 0 { Some(None) } else { leased.history.base.take() };
     let base = async {
         match known {
             Some(base) => Ok(base),
-            None => prompt_records::base(&*worker.venue.store, &setting.owner, &setting.session, setting.turn).await,
+            None => {
+                prompt_records::base(&*worker.venue.store, &turn_input.owner, &turn_input.session, turn_input.turn)
+                    .await
+            }
         }
     };
     let transcript = transcript::load_transcript(worker, leased).await?.records();
-    let TurnBase { workspace, catalog, .. } = ground;
-    let view = PromptView { venue: &worker.venue, catalog, setting, agent, workspace };
+    let TurnBase { workspace, catalog, .. } = turn_base;
+    let view = PromptView { venue: &worker.venue, catalog, turn_input, agent, workspace };
     let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
     leased.history.base = Some(base.clone());
-    let scribe = prompt_records::record_writer(worker, setting, agent, &inputs, base);
+    let scribe = prompt_records::record_writer(worker, turn_input, agent, &inputs, base);
     Ok(Observation::Gathered(Box::new(inputs), Box::new(scribe)))
 }

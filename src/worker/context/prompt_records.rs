@@ -17,13 +17,13 @@ use std::sync::Arc;
 /// found.
 pub(crate) fn record_writer(
     worker: &Worker,
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     agent: &AgentRecord,
     inputs: &Inputs,
     base: Option<Arc<BaseManifest>>,
 ) -> RecordWriter {
-    let (namer, period) = (PartNamer::new(&worker.venue.key, &setting.owner), Period::from_start(setting.start));
-    let (tools, system) = worker.prompt_records.pack_prompt(&setting.owner, agent, inputs, &namer);
+    let (namer, period) = (PartNamer::new(&worker.venue.key, &turn_input.owner), Period::from_start(turn_input.start));
+    let (tools, system) = worker.prompt_records.pack_prompt(&turn_input.owner, agent, inputs, &namer);
     RecordWriter { namer, period, base, tools, system }
 }
 

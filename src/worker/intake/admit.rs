@@ -27,9 +27,9 @@ pub(super) async fn admit_and_run(
     delivery: &Delivery,
     mut admit: Admit,
     kind: &'static str,
-    seat: Option<&AdmissionSlot>,
+    slot: Option<&AdmissionSlot>,
 ) {
-    admit.lease = seat.map(|_| worker.lease_request());
+    admit.lease = slot.map(|_| worker.lease_request());
     Stage::Admit.enter(&admit.session);
     let asked = worker.venue.clock.steady();
     let answer = match ingress::admit(&worker.venue, &mut admit).await {

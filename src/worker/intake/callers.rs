@@ -54,7 +54,10 @@ async fn verify(
         |text: TokenError| SenderRefusal::Refused(ErrorCode::Unauthenticated, format!("UNAUTHENTICATED: {text}"));
     let Some(verified) = worker.options.auth.verify_header(header, at) else { return Ok(None) };
     let known = verified.map_err(refused)?.caller(Some(owner.clone()));
-    let known = known.map_err(|error| SenderRefusal::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {error}")))?;
+    let known = known.map_err(|error| {
+        let text = format!("CAP_DENIED: {error}; publish on the subject of that owner (`--owner {}`)", error.0);
+        SenderRefusal::Refused(ErrorCode::CapDenied, text)
+    })?;
     policy::apply_revocations(&*worker.venue.store, known).await.map(Some).map_err(|error| match error {
         RevocationCheckError::Token(error) => refused(error),
         RevocationCheckError::Store(error) => SenderRefusal::RetryLater(error),

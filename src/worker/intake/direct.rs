@@ -19,14 +19,14 @@ impl DirectWorker for DirectAdmission {
         if !worker.takes_work() {
             return HandoverOutcome::Returned(Box::new(admit));
         }
-        let Some(seat) = worker.slots.take(&admit.owner) else { return HandoverOutcome::Returned(Box::new(admit)) };
+        let Some(slot) = worker.slots.take(&admit.owner) else { return HandoverOutcome::Returned(Box::new(admit)) };
         let (answer, answered) = oneshot::channel();
         let own = Arc::clone(worker);
         // In a task of its own: if the submitter went away during the grant, the lease would have no holder.
         worker.shutdown.spawn_turn("session", async move {
             let _busy = own.venue.metrics.mark_slot_busy();
             // The submitter may have gone away.
-            due_sessions::run(&own, admit, seat, |intake| drop(answer.send(HandoverOutcome::Stored(intake)))).await;
+            due_sessions::run(&own, admit, slot, |intake| drop(answer.send(HandoverOutcome::Stored(intake)))).await;
         });
         answered.await.unwrap_or_else(|_| HandoverOutcome::Stored(Err(panicked_error(worker))))
     }

@@ -22,9 +22,9 @@ pub(in crate::worker) const REPEAT_DELAY: Duration = Duration::from_secs(5);
 const WAKES_AT_ONCE: usize = 32;
 
 /// Releases a slot and starts the sessions that wait for it; if none is known, asks the store.
-pub(super) async fn release_slot(worker: &Arc<Worker>, seat: AdmissionSlot) {
-    let owner = seat.owner.clone();
-    drop(seat);
+pub(super) async fn release_slot(worker: &Arc<Worker>, slot: AdmissionSlot) {
+    let owner = slot.owner.clone();
+    drop(slot);
     call(worker).await;
     if worker.shutdown.stop_token().is_cancelled() {
         return;
@@ -83,13 +83,13 @@ fn wake_waiting(worker: &Arc<Worker>) {
     if !worker.takes_work() {
         return;
     }
-    while let Some((seat, session)) = worker.slots.take_next() {
+    while let Some((slot, session)) = worker.slots.take_next() {
         let own = Arc::clone(worker);
-        let admit = Admit { owner: seat.owner.clone(), session, event: None, lease: None };
+        let admit = Admit { owner: slot.owner.clone(), session, event: None, lease: None };
         // Boxed: its end starts the next session.
         let run: futures::future::BoxFuture<'static, ()> = Box::pin(async move {
             let _busy = own.venue.metrics.mark_slot_busy();
-            run(&own, admit, seat, |_| {}).await;
+            run(&own, admit, slot, |_| {}).await;
         });
         worker.shutdown.spawn_turn("session", run);
     }
@@ -129,7 +129,7 @@ async fn fetch_due(worker: &Worker, owner: &Owner, missing: usize) -> Result<usi
 pub(super) async fn run(
     worker: &Arc<Worker>,
     mut admit: Admit,
-    seat: AdmissionSlot,
+    slot: AdmissionSlot,
     answer: impl FnOnce(Result<Intake, StoreError>),
 ) {
     admit.lease = Some(worker.lease_request());
@@ -152,7 +152,7 @@ pub(super) async fn run(
         due.run(*grant, asked).await;
     }
     Stage::Idle.enter(&session);
-    release_slot(worker, seat).await;
+    release_slot(worker, slot).await;
 }
 
 /// Stands for a message where there is none: the session is in the store, and due.

@@ -84,17 +84,17 @@ impl AdmissionQueue {
 
 /// Starts the messages that get a slot, then queues the others.
 async fn serve(worker: &Arc<Worker>, deliveries: Vec<Delivery>, later: &AdmissionQueue) {
-    let mut seatless = Vec::new();
+    let mut without_slot = Vec::new();
     for delivery in deliveries {
         match take_slot(worker, &delivery) {
-            Some(seat) => {
+            Some(slot) => {
                 let own = Arc::clone(worker);
-                worker.shutdown.spawn_turn("session", async move { handle(&own, delivery, Some(seat)).await });
+                worker.shutdown.spawn_turn("session", async move { handle(&own, delivery, Some(slot)).await });
             }
-            None => seatless.push(delivery),
+            None => without_slot.push(delivery),
         }
     }
-    for delivery in seatless {
+    for delivery in without_slot {
         if let Err(delivery) = later.enqueue(delivery).await {
             delivery.settle.nak(Duration::ZERO).await;
         }

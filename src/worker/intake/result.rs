@@ -26,7 +26,7 @@ enum JobReport {
 }
 
 /// Handles the result of a job, sent by the venue or by the job's external worker.
-pub(super) async fn handle_result(worker: &Worker, delivery: &Delivery, seat: Option<&AdmissionSlot>) {
+pub(super) async fn handle_result(worker: &Worker, delivery: &Delivery, slot: Option<&AdmissionSlot>) {
     let told = parse_sealed(worker, delivery, "result").and_then(|(body, sender)| match sender {
         SealOrigin::Venue => parse_body(decode::into_type::<ResultBody>(body), "result").map(JobReport::JobEnded),
         SealOrigin::Anybody => match WorkerAnswer::parse(&body) {
@@ -43,7 +43,7 @@ pub(super) async fn handle_result(worker: &Worker, delivery: &Delivery, seat: Op
     });
     match told {
         Ok(JobReport::JobEnded(body)) => match restore_output(worker, delivery, body).await {
-            Ok(body) => take_result(worker, delivery, body, seat).await,
+            Ok(body) => take_result(worker, delivery, body, slot).await,
             Err(error) => {
                 tracing::warn!(%error, "the output of a job that an agent waits for can't be read yet");
                 delivery.settle.nak(REDELIVERY_DELAY).await;
@@ -65,10 +65,10 @@ async fn restore_output(worker: &Worker, delivery: &Delivery, body: ResultBody) 
 }
 
 /// Admits a result to the session that waits for it.
-async fn take_result(worker: &Worker, delivery: &Delivery, body: ResultBody, seat: Option<&AdmissionSlot>) {
+async fn take_result(worker: &Worker, delivery: &Delivery, body: ResultBody, slot: Option<&AdmissionSlot>) {
     let Delivery { owner, agent, published, sequence, .. } = delivery;
     let admit = ingress::result_admission(&worker.venue.key, owner, agent, body, *published, *sequence);
-    admit_and_run(worker, delivery, admit, "result", seat).await;
+    admit_and_run(worker, delivery, admit, "result", slot).await;
 }
 
 /// Records the answer of an external worker to its job.

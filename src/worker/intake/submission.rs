@@ -86,11 +86,11 @@ async fn end_refused_job(worker: &Worker, arrival: &Arrival, refused: &JobResult
     }
 }
 
-pub(super) async fn handle_submission(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&AdmissionSlot>) {
+pub(super) async fn handle_submission(worker: &Arc<Worker>, delivery: &Delivery, slot: Option<&AdmissionSlot>) {
     match prepare_admission(worker, delivery).await {
         Ok(admit) => {
             let kind = if delivery.kind == InboundKind::Task { "task" } else { "message" };
-            admit_and_run(worker, delivery, admit, kind, seat).await;
+            admit_and_run(worker, delivery, admit, kind, slot).await;
         }
         Err(AdmissionError::Store(error)) => {
             refuse_sender(worker, delivery, SenderRefusal::RetryLater(error)).await;
@@ -98,7 +98,7 @@ pub(super) async fn handle_submission(worker: &Arc<Worker>, delivery: &Delivery,
         Err(AdmissionError::Refused(refused)) => {
             // Accepted before by a key that is no longer valid: the task goes on.
             match known_session(worker, delivery, &refused.result).await {
-                Ok(Some(session)) => run_due(worker, delivery, session, seat, false).await,
+                Ok(Some(session)) => run_due(worker, delivery, session, slot, false).await,
                 Ok(None) => refuse(worker, delivery, refused).await,
                 Err(error) => {
                     tracing::warn!(%error, "submission not looked up yet");

@@ -26,7 +26,7 @@ struct WakeBody {
 }
 
 /// Handles a wake: a session or an invoked operation is due.
-pub(super) async fn handle_wake(worker: &Arc<Worker>, delivery: &Delivery, seat: Option<&AdmissionSlot>) {
+pub(super) async fn handle_wake(worker: &Arc<Worker>, delivery: &Delivery, slot: Option<&AdmissionSlot>) {
     let body = match decode::from_json::<WakeBody>(&delivery.body) {
         Ok(body) => body,
         Err(error) => return stray::keep_unusable(worker, delivery, format!("malformed wake: {error}")).await,
@@ -36,7 +36,7 @@ pub(super) async fn handle_wake(worker: &Arc<Worker>, delivery: &Delivery, seat:
         operations::offer(worker, &delivery.owner, &job);
         return delivery.settle.ack().await;
     }
-    run_due(worker, delivery, session, seat, body.more).await;
+    run_due(worker, delivery, session, slot, body.more).await;
 }
 
 /// Runs a due session in its owner's slot, or leaves it due. `more`: other sessions of the owner are due too, so the
@@ -45,17 +45,17 @@ pub(super) async fn run_due(
     worker: &Arc<Worker>,
     delivery: &Delivery,
     session: SessionKey,
-    seat: Option<&AdmissionSlot>,
+    slot: Option<&AdmissionSlot>,
     more: bool,
 ) {
     let owner = &delivery.owner;
-    if seat.is_none() {
+    if slot.is_none() {
         worker.slots.enqueue_waiting(owner, &session, &SlotWait::Woken);
     }
     if more {
         worker.slots.note_more_due(owner);
     }
-    match seat {
+    match slot {
         // Another worker may have a free slot.
         None if more && delivery.delivered < HANDOVER_TRIES => delivery.settle.nak(HANDOVER_DELAY).await,
         None => delivery.settle.ack().await,
@@ -64,7 +64,7 @@ pub(super) async fn run_due(
                 due_sessions::fill(worker, owner).await;
             }
             let admit = Admit { owner: owner.clone(), session, event: None, lease: None };
-            admit::admit_and_run(worker, delivery, admit, "wake", seat).await;
+            admit::admit_and_run(worker, delivery, admit, "wake", slot).await;
         }
     }
 }

@@ -19,7 +19,7 @@ const RENEWAL_RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Cancels the running turn if its task is cancelled in the store.
 async fn cancel(worker: &Worker, lease: &Lease, stops: &StopSignals) {
     let Some((job, token)) = stops.served_task() else { return };
-    match jobs::is_cancelled(&worker.venue, &lease.owner, &job).await {
+    match jobs::has_ended(&worker.venue, &lease.owner, &job).await {
         Ok(true) => token.cancel(),
         Ok(false) => {}
         Err(error) => tracing::warn!(session = %lease.session, %error, "not known whether the task is cancelled"),

@@ -118,15 +118,15 @@ impl LeasedSession {
     pub(crate) fn take_over(&mut self, next: Continuation) -> Result<bool, StoreError> {
         match next {
             Continuation::Released { wakes: _ } => Ok(false),
-            Continuation::Held { mailbox, arrivals, versions: ground } => {
+            Continuation::Held { mailbox, arrivals, versions } => {
                 self.has_more_events = has_more(&mailbox);
                 self.run.refresh(decode_inbox(&mailbox)?, self.has_more_events);
                 self.arrivals = arrivals;
-                if ground.erasures != self.versions.erasures {
+                if versions.erasures != self.versions.erasures {
                     // The cache may have turns that are erased.
                     self.history = SessionHistory { leased_at: self.history.leased_at, ..SessionHistory::default() };
                 }
-                self.versions = ground;
+                self.versions = versions;
                 Ok(true)
             }
         }

@@ -34,11 +34,11 @@ pub(crate) async fn load(
 }
 
 async fn read(worker: &Worker, turn: &Turn, attachment: &mut Attachment) -> Result<(), RunStop> {
-    let (setting, asset) = (turn.input(), &attachment.asset);
-    let withheld = if let Err(denied) = setting.authority.permits("crud/read", ResourcePath::asset(asset)) {
+    let (turn_input, asset) = (turn.input(), &attachment.asset);
+    let withheld = if let Err(denied) = turn_input.authority.permits("crud/read", ResourcePath::asset(asset)) {
         denied.missing_capability()
     } else {
-        match assets::read_content(&worker.venue, &setting.owner, asset).await {
+        match assets::read_content(&worker.venue, &turn_input.owner, asset).await {
             Ok(Some(found)) => {
                 attachment.bytes = AttachedBytes::new(found.bytes);
                 return Ok(());
@@ -48,7 +48,7 @@ async fn read(worker: &Worker, turn: &Turn, attachment: &mut Attachment) -> Resu
             Err(error) => error.to_string(),
         }
     };
-    tracing::warn!(owner = %setting.owner, session = %setting.session, %asset, withheld, "an attachment is not shown");
+    tracing::warn!(owner = %turn_input.owner, session = %turn_input.session, %asset, withheld, "an attachment is not shown");
     attachment.withheld = Some(withheld);
     Ok(())
 }

@@ -29,14 +29,14 @@ impl From<StoreError> for OriginCheckError {
 }
 
 /// Checks that the origin of a turn has turns left in this hour. `None`: the turn isn't counted.
-pub(crate) async fn check(worker: &Worker, setting: &TurnInput) -> Result<Option<OriginCount>, OriginCheckError> {
+pub(crate) async fn check(worker: &Worker, turn_input: &TurnInput) -> Result<Option<OriginCount>, OriginCheckError> {
     let limit = worker.options.turns_per_origin;
-    let lineage = &setting.mandate.envelope.lineage;
+    let lineage = &turn_input.mandate.envelope.lineage;
     let Some(origin) = lineage.origin.as_ref().filter(|_| limit > 0) else { return Ok(None) };
     let key = keys::origin(hour(worker.venue.now()), origin);
-    let doc = worker.venue.store.doc(&setting.owner, &key).await?;
-    if let Some(reason) = lineage.exhaustion_error(&setting.session.agent, parse_count(&doc), limit) {
-        tracing::warn!(owner = %setting.owner, session = %setting.session, reason, "turn refused");
+    let doc = worker.venue.store.doc(&turn_input.owner, &key).await?;
+    if let Some(reason) = lineage.exhaustion_error(&turn_input.session.agent, parse_count(&doc), limit) {
+        tracing::warn!(owner = %turn_input.owner, session = %turn_input.session, reason, "turn refused");
         return Err(OriginCheckError::Exhausted(FinalTurn { code: ErrorCode::LimitReached, reason }));
     }
     Ok(Some(OriginCount(key)))
@@ -44,10 +44,10 @@ pub(crate) async fn check(worker: &Worker, setting: &TurnInput) -> Result<Option
 
 /// Counts a turn whose model was called. A paid reply is not discarded for the count: if other writers were always
 /// faster, the turn is missing from it.
-pub(crate) async fn count(worker: &Worker, setting: &TurnInput, OriginCount(key): OriginCount) {
+pub(crate) async fn count(worker: &Worker, turn_input: &TurnInput, OriginCount(key): OriginCount) {
     let venue = &worker.venue;
     let once = CountIncrement::new(key.clone());
-    if let Err(error) = worker.origin_counts.apply(&venue.store, venue.now(), &setting.owner, &key, once).await {
+    if let Err(error) = worker.origin_counts.apply(&venue.store, venue.now(), &turn_input.owner, &key, once).await {
         tracing::warn!(key, %error, "a turn is not counted");
     }
 }

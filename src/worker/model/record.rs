@@ -21,7 +21,7 @@ pub(crate) async fn record(
     leased.versions.policy = policy;
     // The lease reports the first task of the mailbox, which need not be the served one.
     let cancelled = match &recorded.job {
-        Some(job) if cancelled => jobs::is_cancelled(&worker.venue, &leased.lease.owner, job).await?,
+        Some(job) if cancelled => jobs::has_ended(&worker.venue, &leased.lease.owner, job).await?,
         Some(_) | None => false,
     };
     Ok(if cancelled { Observation::Cancelled(Vec::new()) } else { Observation::Recorded })

@@ -81,19 +81,19 @@ pub(crate) async fn call_model(
     request: &mut ModelRequest,
     counted: &mut Option<OriginCount>,
 ) -> Result<ModelCallResult, RunStop> {
-    let setting = turn.input();
-    if let Some(reason) = worker.venue.spend.price_error(&setting.owner, &request.model) {
+    let turn_input = turn.input();
+    if let Some(reason) = worker.venue.spend.price_error(&turn_input.owner, &request.model) {
         return Ok(refuse_call(ModelFailure::LimitReached(FinalTurn { code: limit_code(LimitOrigin::Cap), reason })));
     }
     request.model.price = worker.venue.spend.price(&request.model);
     let (price, prompt) =
         (request.model.price, budget::tokens(turn.prompt_bytes(), worker.venue.prompts.ratio(&request.model)));
-    let wallet = Wallet::for_turn(worker, setting, &request.model);
+    let wallet = Wallet::for_turn(worker, turn_input, &request.model);
     let cut = match hold(worker, &wallet, turn, request, prompt).await {
         Ok(cut) => cut,
         Err(error) => return error.into_result(),
     };
-    let id = rates::call_id(&setting.owner, &setting.session, setting.turn);
+    let id = rates::call_id(&turn_input.owner, &turn_input.session, turn_input.turn);
     let booked = match book(worker, &wallet, request, id, prompt).await {
         Ok(booked) => booked,
         Err(error) => return error.into_result(),
@@ -129,7 +129,7 @@ pub(crate) async fn call_model(
         if used.is_some()
             && let Some(counted) = counted.take()
         {
-            origin::count(worker, setting, counted).await;
+            origin::count(worker, turn_input, counted).await;
         }
     };
     // Three places in the store, written at the same time.
@@ -201,12 +201,12 @@ async fn hold(
     request: &mut ModelRequest,
     prompt: u64,
 ) -> Result<Option<(LimitOrigin, u64)>, ReservationError> {
-    let (setting, now) = (turn.input(), worker.venue.now());
+    let (turn_input, now) = (turn.input(), worker.venue.now());
     let (reply, price) = (request.model.max_tokens, request.model.price);
-    let call = BudgetedCall { session: &setting.session.token(), prompt, reply, price, now };
+    let call = BudgetedCall { session: &turn_input.session.token(), prompt, reply, price, now };
     let wait = |until, reason| RateWait { until, reason, told: false, cause: WaitCause::SpendingLimit };
     let short = |code, reason| refuse_call(ModelFailure::LimitReached(FinalTurn { code, reason }));
-    let refused = match wallet.hold(call, setting.last.is_some()).await {
+    let refused = match wallet.hold(call, turn_input.last.is_some()).await {
         Ok(None) => return Ok(None),
         Ok(Some(given)) => {
             request.model.max_tokens = Some(u32::try_from(given.reply).unwrap_or(u32::MAX));
@@ -216,7 +216,9 @@ async fn hold(
         Err(PaymentError::Short(refused)) => refused,
     };
     let instead = match refused {
-        HoldError::Spent { origin, reason } => short(limit_code(origin), format!("the budget is used up: {reason}")),
+        HoldError::Spent { origin, reason } => {
+            short(limit_code(origin), format!("the budget has no room for the next call: {reason}"))
+        }
         HoldError::Capped { reason, resets } => match resets.filter(|_| worker.venue.spend.waits_for_next_day()) {
             // A cap may be raised before its period ends.
             Some(resets) => ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait(
@@ -241,10 +243,10 @@ async fn call_until_deadline(
     request: &ModelRequest,
     meter: &Arc<CallMeter>,
 ) -> Result<Observation, RunStop> {
-    let setting = turn.input();
-    let (job, retry) = (setting.plan.job().cloned(), setting.config.retry);
+    let turn_input = turn.input();
+    let (job, retry) = (turn_input.plan.job().cloned(), turn_input.config.retry);
     let reply = call::model(worker, leased, job.as_ref(), request, &retry, meter);
-    let Some(deadline) = setting.purse.deadline.filter(|_| setting.last.is_none()) else { return reply.await };
+    let Some(deadline) = turn_input.purse.deadline.filter(|_| turn_input.last.is_none()) else { return reply.await };
     let left = deadline.at.elapsed_since(worker.venue.now());
     if let Ok(observed) = tokio::time::timeout(left, reply).await {
         return observed;

@@ -229,10 +229,11 @@ async fn a_result_that_a_session_waits_for_is_sent_again() {
         (job.clone(), PendingJob { agent: "helper".parse().unwrap(), started: START, under, frame: 0 })
     });
     let state = SessionState { pending: pending.into(), ..SessionState::default() };
-    let seat = SessionSnapshot { version: 1, state: serde_json::to_vec(&state).unwrap().into(), quota: None };
+    let snapshot = SessionSnapshot { version: 1, state: serde_json::to_vec(&state).unwrap().into(), quota: None };
     let key = SessionKey { agent: "parent".parse().unwrap(), session: "s".parse().unwrap() };
-    let seated = venue.venue.store.set_session(venue.venue.now(), &venue.owner, &key, Some(&seat), &[]).await.unwrap();
-    assert_eq!(seated, SetSessionOutcome::Done);
+    let outcome =
+        venue.venue.store.set_session(venue.venue.now(), &venue.owner, &key, Some(&snapshot), &[]).await.unwrap();
+    assert_eq!(outcome, SetSessionOutcome::Done);
     assert_eq!(repair(&venue).await, [], "it may be on its way");
     venue.venue.clock.advance(LATER);
     let repaired = repair(&venue).await;

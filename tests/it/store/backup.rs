@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use trellis::venue::operation::Effect;
 
 fn books(done: &str) -> Value {
     serde_json::from_str(done).unwrap()
@@ -84,6 +85,14 @@ fn an_embedded_store_is_backed_up_while_it_works() {
     assert!(here.contains("data/backups/second: "), "{here}");
     let audit = run(up.dir.path(), &["audit", "--output", "json", "--set", "store.url=embedded:data/backups/second"]);
     assert_eq!(books(&audit.ok())["completed"], 28);
+}
+
+/// A copy that held its own call as begun would have the restored store ask what came of it.
+#[test]
+fn a_backup_is_no_call_whose_begin_a_copy_holds() {
+    let catalog = trellis::ops::catalog(false).compiled_view();
+    let made = catalog.operations().find(|found| *found.spec.path == *"v/ops/venue/backup").unwrap();
+    assert_eq!(made.spec.effect, Effect::Idempotent);
 }
 
 /// Points a fleet's configuration elsewhere.

@@ -359,15 +359,15 @@ impl Run<'_> {
         self.oracle.amended(&session, &amend, answer);
     }
 
-    async fn seat(&mut self) {
+    async fn replace_session(&mut self) {
         let session = self.session();
-        let state = format!("seated {}", self.dice.below(2)).into();
-        let seat =
+        let state = format!("replaced {}", self.dice.below(2)).into();
+        let snapshot =
             (!self.dice.one_in(4)).then(|| SessionSnapshot { version: 1 + self.dice.below(2), state, quota: None });
-        self.last = format!("seat {session} {seat:?}");
-        let around = self.look(&session, "seat", &[]).await;
-        let answer = both!(self.set_session(self.now, &self.owner, &session, seat.as_ref(), &[]));
-        self.oracle.seated(&around, &session, seat.as_ref(), answer);
+        self.last = format!("set_session {session} {snapshot:?}");
+        let around = self.look(&session, "set_session", &[]).await;
+        let answer = both!(self.set_session(self.now, &self.owner, &session, snapshot.as_ref(), &[]));
+        self.oracle.replaced(&around, &session, snapshot.as_ref(), answer);
     }
 
     async fn sweep(&mut self) {
@@ -431,7 +431,7 @@ impl Run<'_> {
             16 => self.write_docs().await,
             17 | 18 => self.sweep().await,
             19 | 20 => self.park().await,
-            21 => self.seat().await,
+            21 => self.replace_session().await,
             _ => self.publish().await,
         }
         if self.step.is_multiple_of(COMPARED_EVERY) {

@@ -1,4 +1,4 @@
-//! What only the embedded backend has: its folder, restarts, kills, the bus in the same database.
+//! Tests of what only the embedded store has: its folder, restarts, kills, the bus in the same database.
 
 use crate::recovery::mixed_builds::set_format;
 use bytes::Bytes;
@@ -25,8 +25,9 @@ use trellis::store::{
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);
+/// Variable with the folder that the child process writes to.
 const CHILD_DIR: &str = "TRELLIS_TEST_STORE_CHILD";
-/// Bytes that the child adds to each message; none by default.
+/// Variable with the size of the body of each message that the child publishes, in bytes; 0 by default.
 const CHILD_BODY: &str = "TRELLIS_TEST_STORE_BODY";
 
 fn owner() -> Owner {
@@ -41,13 +42,16 @@ fn put(key: &str, value: impl Into<Bytes>) -> DocWrite {
     DocWrite { key: key.to_owned(), expect: Expect::Any, change: DocEffect::Put(value.into()) }
 }
 
-async fn opened(dir: &Path) -> Arc<EmbeddedStore> {
+/// Opens the store of a folder, with an agent `clerk` that runs one session at a time and queues what arrives.
+async fn open_store(dir: &Path) -> Arc<EmbeddedStore> {
     let store = EmbeddedStore::open(dir).unwrap();
     let gate = put(&keys::agent_gate(&session("x").agent), "ACTIVE 1 1000000 queue");
     assert_eq!(store.write(NOW, &owner(), &[gate]).await.unwrap(), WriteOutcome::Done);
     store
 }
 
+/// Makes the admission of message `id` to the session `to`, with a request for the lease; without an id the request
+/// alone.
 fn admit(to: &str, id: Option<&str>) -> Admit {
     let event = id.map(|id| NewEvent {
         id: EventId::new(id).unwrap(),
@@ -68,14 +72,15 @@ fn admit(to: &str, id: Option<&str>) -> Admit {
     Admit { owner: owner(), session: session(to), event, lease: Some(lease) }
 }
 
-async fn granted(store: &impl Store, request: &Admit) -> Grant {
+/// Makes a request whose lease must be granted.
+async fn acquire_lease(store: &impl Store, request: &Admit) -> Grant {
     match store.admit(NOW, request).await.unwrap().lease {
         LeaseOutcome::Run(grant) => *grant,
         other => panic!("expected a grant, got {other:?}"),
     }
 }
 
-/// All that lies in its database.
+/// Returns all keys and values in the database of a store.
 fn records(dir: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
     let database = fjall::Database::builder(dir.join("db")).open().unwrap();
     let all = ["docs", "mail", "core", "queue"].into_iter().flat_map(|name| {
@@ -89,8 +94,8 @@ fn records(dir: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[tokio::test]
 async fn a_store_that_this_build_cannot_work_on_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
-    let store = opened(dir.path()).await;
-    granted(&*store, &admit("main", Some("e1"))).await;
+    let store = open_store(dir.path()).await;
+    acquire_lease(&*store, &admit("main", Some("e1"))).await;
     set_format(&*store, FORMAT + 2).await;
     drop(store);
     let before = records(dir.path());
@@ -108,8 +113,8 @@ async fn a_store_that_this_build_cannot_work_on_stays_as_it_is() {
 #[tokio::test]
 async fn a_restart_voids_leases_and_makes_work_due() {
     let dir = tempfile::tempdir().unwrap();
-    let store = opened(dir.path()).await;
-    granted(&*store, &admit("main", Some("e1"))).await;
+    let store = open_store(dir.path()).await;
+    acquire_lease(&*store, &admit("main", Some("e1"))).await;
     assert_eq!(store.admit(NOW, &admit("next", Some("e2"))).await.unwrap().lease, LeaseOutcome::Waiting);
     drop(store);
 
@@ -117,17 +122,17 @@ async fn a_restart_voids_leases_and_makes_work_due() {
     let swept = store.sweep(NOW, &owner(), Duration::from_secs(5), 10).await.unwrap();
     assert_eq!(swept.due, [session("main")]);
     let ids: Vec<_> = swept.outbox.iter().map(|e| e.id.as_str()).collect();
-    assert_eq!(&ids[..2], ["out-e1", "out-e2"], "the process that had them is gone");
+    assert_eq!(&ids[..2], ["out-e1", "out-e2"], "the process that was to publish them is gone");
     assert!(ids[2].starts_with("wake-"), "the lapsed lease left a slot for the waiting: {ids:?}");
-    // Those who waited still go first.
+    // Sessions that waited before the restart still go first.
     assert_eq!(store.admit(NOW, &admit("main", None)).await.unwrap().lease, LeaseOutcome::Waiting);
-    let next = granted(&*store, &admit("next", None)).await;
+    let next = acquire_lease(&*store, &admit("next", None)).await;
     let then = LeaseUse::Release { arrivals: 1, due: None, backoff: false };
     let ReleaseOutcome::Done(given_back) = store.release(NOW, &next.lease, then).await.unwrap() else {
         panic!("expected to be the holder")
     };
     assert_eq!(given_back.wakes().len(), 1, "`main` waits");
-    let main = granted(&*store, &admit("main", None)).await;
+    let main = acquire_lease(&*store, &admit("main", None)).await;
     assert_eq!((main.lease.epoch, main.mailbox[0].crashes), (NOW.0 + 1, 1), "it was not released: a crash");
     let [crash] = main.attempts.as_slice() else { panic!("one crash, got {:?}", main.attempts) };
     assert_eq!((&*crash.worker, crash.epoch, crash.lapsed), ("w1", NOW.0, NOW));
@@ -138,13 +143,13 @@ async fn a_restart_voids_leases_and_makes_work_due() {
 #[tokio::test]
 async fn a_second_opener_is_told_who_holds_the_folder() {
     let dir = tempfile::tempdir().unwrap();
-    let store = opened(dir.path()).await;
+    let store = open_store(dir.path()).await;
     let error = EmbeddedStore::open(dir.path()).err().unwrap();
     let text = error.to_string();
     assert!(matches!(error, StoreOpenError::Store(StoreError::Unavailable { .. })), "{text}");
     assert!(text.contains(&format!("process {} holds the folder", std::process::id())), "{text}");
     drop(store);
-    opened(dir.path()).await;
+    open_store(dir.path()).await;
 }
 
 #[test]
@@ -159,7 +164,7 @@ fn a_folder_that_cannot_be_made_is_named() {
 #[tokio::test]
 async fn deleted_documents_are_forgotten_after_a_day() {
     let dir = tempfile::tempdir().unwrap();
-    let store = opened(dir.path()).await;
+    let store = open_store(dir.path()).await;
     let delete = |key: &str| DocWrite { change: DocEffect::Delete, ..put(key, "") };
     let day = Duration::from_hours(24);
     store.write(NOW, &owner(), &[put("w/a", "1"), put("w/b", "1")]).await.unwrap();
@@ -174,7 +179,7 @@ async fn deleted_documents_are_forgotten_after_a_day() {
 #[tokio::test]
 async fn a_faulty_store_fails_before_or_after_applying() {
     let dir = tempfile::tempdir().unwrap();
-    let store = FaultyStore::new(opened(dir.path()).await, FaultPlan::Nth { n: 2, at: FaultAt::Before });
+    let store = FaultyStore::new(open_store(dir.path()).await, FaultPlan::Nth { n: 2, at: FaultAt::Before });
     let write = async |key: &str| store.write(NOW, &owner(), &[put(key, "1")]).await.is_ok();
     let version = async |key: &str| store.read(&owner(), &[key.to_owned()]).await.unwrap()[0].version;
     assert_eq!((write("w/a").await, write("w/b").await, write("w/b").await), (true, false, true));
@@ -188,7 +193,7 @@ async fn a_faulty_store_fails_before_or_after_applying() {
 #[tokio::test]
 async fn completions_and_replies_reach_listeners_without_an_outbox() {
     let dir = tempfile::tempdir().unwrap();
-    let store = opened(dir.path()).await;
+    let store = open_store(dir.path()).await;
     let bus = EmbeddedBus::new(store, Duration::from_secs(30), Clock::system()).unwrap();
     let to = |to: MessageAddress| BusMessage { to, id: Some("o".into()), body: json!({"n": 1}) };
     let out = to(MessageAddress::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: "7".into() });
@@ -206,7 +211,7 @@ async fn completions_and_replies_reach_listeners_without_an_outbox() {
     assert_eq!([&out, &reply, &task].map(|message| bus.has_outside_listeners(&message.to)), [false, false, true]);
 }
 
-/// Text that does not compress.
+/// Returns at least `size` bytes of text that don't compress.
 fn noise(size: usize) -> String {
     (0..size.div_ceil(64)).map(|n| sha256_hex(&n.to_be_bytes())).collect()
 }
@@ -215,7 +220,7 @@ fn noise(size: usize) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_process_writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
-    let store = opened(Path::new(&dir)).await;
+    let store = open_store(Path::new(&dir)).await;
     let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30), Clock::system()).unwrap();
     let size = std::env::var(CHILD_BODY).map_or(0, |text| text.parse().unwrap());
     let run = std::process::id();
@@ -238,19 +243,20 @@ async fn child_process_writes_until_it_is_killed() {
     futures::future::join_all((0..16).map(append)).await;
 }
 
-/// Has a child write to `dir` until `enough` ids are acknowledged, and kills it.
-fn written_by_a_killed_child(dir: &Path, enough: usize, body: usize) -> Vec<String> {
+/// Lets a child process write to `dir` until at least `count` ids are acknowledged, kills it, and returns these ids.
+/// Each message has a body of `body_size` bytes.
+fn run_and_kill_child(dir: &Path, count: usize, body_size: usize) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "store::embedded::child_process_writes_until_it_is_killed", "--nocapture"])
         .env(CHILD_DIR, dir)
-        .env(CHILD_BODY, body.to_string())
+        .env(CHILD_BODY, body_size.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut acks: Vec<String> = Vec::new();
-    while acks.len() < enough {
+    while acks.len() < count {
         let line = lines.next().expect("the child lives until it is killed");
         acks.extend(line.split_once("ack ").map(|(_, id)| id.to_owned()));
     }
@@ -268,7 +274,7 @@ fn written_by_a_killed_child(dir: &Path, enough: usize, body: usize) -> Vec<Stri
 #[tokio::test]
 async fn child_process_writes_until_its_disk_is_full() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
-    let store = opened(Path::new(&dir)).await;
+    let store = open_store(Path::new(&dir)).await;
     let append = async |n: u64| {
         let id = format!("e{n}");
         let appended = store.admit(NOW, &Admit { lease: None, ..admit("main", Some(&id)) }).await;
@@ -291,7 +297,7 @@ async fn child_process_writes_until_its_disk_is_full() {
 #[tokio::test]
 async fn a_failed_write_stops_later_ones_and_keeps_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
-    // The signal of a file that may not grow would end the process.
+    // The signal SIGXFSZ, of a file over its limit, would end the child; without it the write fails.
     let mut child = Command::new("sh")
         .args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#])
         .arg(std::env::current_exe().unwrap())
@@ -327,8 +333,9 @@ async fn a_failed_write_stops_later_ones_and_keeps_acknowledged() {
     assert!(lost.is_empty() && facts[0].arrivals == kept.len() as u64, "{lost:?}");
 }
 
-/// Fails unless everything acknowledged is in the store and in the queue, once.
-async fn everything_is_there(store: &Arc<EmbeddedStore>, acks: &[String], when: &str) {
+/// Panics unless each acknowledged id is an event in the store and a message in the queue, and no admission is half
+/// done.
+async fn assert_nothing_lost(store: &Arc<EmbeddedStore>, acks: &[String], when: &str) {
     let facts = store.sessions(&owner(), None, None, 100).await.unwrap();
     let kept: HashSet<_> = facts.iter().flat_map(|f| &f.mailbox).map(|e| &*e.key).collect();
     let bus = EmbeddedBus::new(Arc::clone(store), Duration::from_secs(30), Clock::system()).unwrap();
@@ -347,9 +354,9 @@ async fn acknowledged_writes_survive_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     for round in 1..=3 {
         let dir = dir.path().join(round.to_string());
-        let acks = written_by_a_killed_child(&dir, 500 * round, 0);
+        let acks = run_and_kill_child(&dir, 500 * round, 0);
         let store = EmbeddedStore::open(&dir).unwrap();
-        everything_is_there(&store, &acks, &format!("round {round}")).await;
+        assert_nothing_lost(&store, &acks, &format!("round {round}")).await;
     }
 }
 
@@ -359,9 +366,9 @@ async fn one_folder_survives_kill_after_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut acks = Vec::new();
     for round in 1..=KILLS {
-        acks.append(&mut written_by_a_killed_child(dir.path(), 100, 16 * 1024));
+        acks.append(&mut run_and_kill_child(dir.path(), 100, 16 * 1024));
         let store = EmbeddedStore::open(dir.path()).unwrap();
-        everything_is_there(&store, &acks, &format!("kill {round}")).await;
+        assert_nothing_lost(&store, &acks, &format!("kill {round}")).await;
     }
     assert!(acks.len() >= 100 * KILLS, "over 5 MB of text were written");
 }
@@ -370,13 +377,13 @@ async fn one_folder_survives_kill_after_kill() {
 async fn the_queue_lives_by_the_clock_it_was_given() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Clock::manual(Millis(5_000));
-    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_hours(1), clock.clone()).unwrap();
+    let bus = EmbeddedBus::new(open_store(dir.path()).await, Duration::from_hours(1), clock.clone()).unwrap();
     let to =
         MessageAddress::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
     bus.publish(&BusMessage { to, id: Some("e1".into()), body: json!({}) }).await.unwrap();
     let first = bus.receive(8, WhenEmpty::Wait).await.unwrap();
     assert_eq!((first.len(), first[0].published, first[0].delivered), (1, Millis(5_000), 1));
-    // Somebody waits for it already when the ack wait ends.
+    // A receiver waits already when the time for the acknowledgement ends.
     let waiting = bus.clone();
     let again = tokio::spawn(async move {
         loop {

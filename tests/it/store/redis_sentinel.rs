@@ -16,14 +16,14 @@ async fn a_primary_that_is_killed_is_replaced_and_no_commit_is_lost() {
     let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options() }).await.unwrap();
     let before = store.history().await.unwrap();
     let load = Load::start(store.clone(), 6).await;
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     all.servers[0].kill();
     all.failed_over().await;
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     // It comes back as a replica.
     assert!(all.servers[0].start_again());
-    load.goes_on(20).await;
-    load.stop().await.is_whole().await;
+    load.wait_for_progress(20).await;
+    load.stop().await.assert_nothing_lost().await;
     assert_ne!(store.history().await.unwrap(), before, "what was lost is looked for after it");
     let settings = store.settings().await.unwrap();
     let commits = settings.iter().find(|setting| setting.name == "redis commits").unwrap();
@@ -35,15 +35,15 @@ async fn a_paused_primary_is_not_written_to_when_it_returns() {
     let Some(all) = RedisSentinel::start(PASSWORD, Some(SENTINEL_PASSWORD)).await else { return };
     let store = RedisStore::open(RedisOptions { wait_replicas: 1, ..all.options() }).await.unwrap();
     let load = Load::start(store, 3).await;
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     all.servers[0].pause(true);
     let since = Instant::now();
     all.failed_over().await;
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     let away = since.elapsed();
     all.servers[0].pause(false);
-    load.goes_on(20).await;
-    load.stop().await.is_whole().await;
+    load.wait_for_progress(20).await;
+    load.stop().await.assert_nothing_lost().await;
     assert!(away < Duration::from_secs(50), "{away:?}");
 }
 

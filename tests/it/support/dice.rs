@@ -4,7 +4,7 @@
 pub struct Dice(pub u64);
 
 impl Dice {
-    /// Below `end`.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -13,12 +13,12 @@ impl Dice {
         (z ^ (z >> 31)) % end.max(1)
     }
 
-    /// Once in `n` times.
+    /// Returns true once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of them.
+    /// Returns one of these.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         let at = self.below(of.len() as u64);
         &of[usize::try_from(at).unwrap()]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings, Reply, ToolSpec};
 use trellis::model::endpoint::{Keys, ModelEndpoint, ProviderOptions};
-use trellis::model::registry::{ModelOptions, Models};
+use trellis::model::models::{ModelOptions, Models};
 use trellis::model::{LiveText, Model, ModelError};
 
 /// Every provider at `url`; `openai` with a key.

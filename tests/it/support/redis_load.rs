@@ -1,4 +1,4 @@
-//! Owners whose sessions get one event after the other, and what was acknowledged of it.
+//! A load of writes on Redis while its nodes fail: one event after the other is admitted to a session of each owner.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -15,12 +15,13 @@ use trellis::store::{
 };
 
 const NOW: Millis = Millis(1_767_225_600_000);
-/// Before a call is made again.
+/// Pause before a call is made again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// After a node is lost: the others find out, elect, and the calls on their way end.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Longest time after the loss of a node until calls succeed again: the others find out and elect a primary, and open
+/// calls end.
+const FAILOVER_LIMIT: Duration = Duration::from_mins(1);
 
-/// One task for each owner.
+/// A running load: one task for each owner, which writes until it is stopped.
 pub struct Load {
     store: Arc<RedisStore>,
     tasks: JoinSet<()>,
@@ -30,15 +31,17 @@ pub struct Load {
 #[derive(Default)]
 struct Shared {
     stopped: AtomicBool,
-    done: Vec<(Owner, AtomicU32)>,
+    /// Owners, each with the number of its acknowledged events: `e0`, `e1`, …
+    acknowledged: Vec<(Owner, AtomicU32)>,
+    /// Errors after which calls were made again.
     errors: Mutex<Vec<String>>,
 }
 
-/// What there is at the end.
-pub struct Seen {
+/// A stopped load, whose acknowledged events can be checked.
+pub struct StoppedLoad {
     store: Arc<RedisStore>,
     shared: Arc<Shared>,
-    /// Why calls had to be made again.
+    /// Errors after which calls were made again.
     pub errors: Vec<String>,
 }
 
@@ -68,10 +71,10 @@ async fn admit(store: &RedisStore, owner: &Owner, n: u32) -> Result<Intake, Stor
     store.admit(NOW, &request).await.map(|admitted| admitted.intake)
 }
 
-/// Makes a call again until it is answered: a failover, or replicas that must confirm and are on their way back, take
-/// their time.
-async fn patiently<T>(what: &str, call: impl AsyncFn() -> Result<T, StoreError>) -> T {
-    let end = Instant::now() + PATIENCE;
+/// Makes a call again until it is answered: a failover takes time, and so do replicas that must confirm and come back.
+/// Panics with `what` at an error that isn't transient, or after [`FAILOVER_LIMIT`].
+async fn retry<T>(what: &str, call: impl AsyncFn() -> Result<T, StoreError>) -> T {
+    let end = Instant::now() + FAILOVER_LIMIT;
     loop {
         match call().await {
             Ok(answer) => return answer,
@@ -82,49 +85,53 @@ async fn patiently<T>(what: &str, call: impl AsyncFn() -> Result<T, StoreError>)
 }
 
 impl Load {
+    /// Starts a load on so many owners, each with an agent `clerk` that takes any number of messages.
     pub async fn start(store: Arc<RedisStore>, owners: usize) -> Self {
         let owners: Vec<Owner> = (0..owners).map(|n| format!("acme/u{n}").parse().unwrap()).collect();
         for owner in &owners {
             let gate = DocWrite::put(keys::agent_gate(&session().agent), "ACTIVE 8 1000000 queue");
             store.write(NOW, owner, &[gate]).await.unwrap();
         }
-        let done = owners.iter().map(|owner| (owner.clone(), AtomicU32::new(0))).collect();
-        let shared = Arc::new(Shared { done, ..Shared::default() });
+        let acknowledged = owners.iter().map(|owner| (owner.clone(), AtomicU32::new(0))).collect();
+        let shared = Arc::new(Shared { acknowledged, ..Shared::default() });
         let mut tasks = JoinSet::new();
-        for (at, owner) in owners.into_iter().enumerate() {
+        for (index, owner) in owners.into_iter().enumerate() {
             let (store, shared) = (Arc::clone(&store), Arc::clone(&shared));
-            tasks.spawn(async move { shared.write(&store, &owner, at).await });
+            tasks.spawn(async move { shared.write(&store, &owner, index).await });
         }
         Self { store, tasks, shared }
     }
 
     pub fn owners(&self) -> Vec<Owner> {
-        self.shared.done.iter().map(|(owner, _)| owner.clone()).collect()
+        self.shared.acknowledged.iter().map(|(owner, _)| owner.clone()).collect()
     }
 
-    /// Waits until every owner has so many more.
-    pub async fn goes_on(&self, more: u32) {
-        let counts = || self.shared.done.iter().map(|(_, count)| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
-        let (before, end) = (counts(), Instant::now() + PATIENCE);
+    /// Waits until `more` further events of every owner are acknowledged; panics after [`FAILOVER_LIMIT`].
+    pub async fn wait_for_progress(&self, more: u32) {
+        let counts =
+            || self.shared.acknowledged.iter().map(|(_, count)| count.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        let (before, end) = (counts(), Instant::now() + FAILOVER_LIMIT);
         while counts().iter().zip(&before).any(|(now, before)| now - before < more) {
             let errors = || self.shared.errors.lock().last().cloned();
-            assert!(Instant::now() < end, "it doesn't go on: {before:?}, now {:?}; {:?}", counts(), errors());
+            assert!(Instant::now() < end, "no progress: {before:?}, now {:?}; {:?}", counts(), errors());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    pub async fn stop(mut self) -> Seen {
+    /// Stops the load, once each task's open call has ended.
+    pub async fn stop(mut self) -> StoppedLoad {
         self.shared.stopped.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
             ended.unwrap();
         }
         let errors = self.shared.errors.lock().clone();
-        Seen { store: Arc::clone(&self.store), shared: Arc::clone(&self.shared), errors }
+        StoppedLoad { store: Arc::clone(&self.store), shared: Arc::clone(&self.shared), errors }
     }
 }
 
 impl Shared {
-    async fn write(&self, store: &RedisStore, owner: &Owner, at: usize) {
+    /// Writes events of one owner, at `index` in the list of owners, until the load is stopped.
+    async fn write(&self, store: &RedisStore, owner: &Owner, index: usize) {
         for n in 0.. {
             while !self.stopped.load(Ordering::Relaxed) {
                 match admit(store, owner, n).await {
@@ -141,32 +148,32 @@ impl Shared {
             if self.stopped.load(Ordering::Relaxed) {
                 return;
             }
-            self.done[at].1.store(n + 1, Ordering::Relaxed);
+            self.acknowledged[index].1.store(n + 1, Ordering::Relaxed);
         }
     }
 }
 
-impl Seen {
-    /// Everything that was acknowledged is there, and what is counted is what is there.
-    pub async fn is_whole(&self) {
-        for (owner, count) in &self.shared.done {
+impl StoppedLoad {
+    /// Panics unless each acknowledged event is stored, and the stored counters are those of a recount.
+    pub async fn assert_nothing_lost(&self) {
+        for (owner, count) in &self.shared.acknowledged {
             let count = count.load(Ordering::Relaxed);
             let sessions = async || self.store.sessions(owner, None, None, 10).await;
-            let facts = patiently("the sessions", sessions).await;
+            let facts = retry("the sessions", sessions).await;
             let arrivals = facts[0].arrivals;
             assert!(arrivals == u64::from(count) || arrivals == u64::from(count) + 1, "{owner}: {arrivals} of {count}");
             for n in 0..count {
-                let again = patiently("an admission", async || admit(&self.store, owner, n).await).await;
+                let again = retry("an admission", async || admit(&self.store, owner, n).await).await;
                 assert_eq!(again, Intake::Duplicate, "{owner} e{n} is lost");
             }
-            let (was, is) = loop {
+            let (stored, counted) = loop {
                 let recount = async || self.store.recount(owner, false).await;
-                match patiently("a recount", recount).await {
+                match retry("a recount", recount).await {
                     Recount::More => {}
-                    Recount::Done { stored: was, counted: is } => break (was, is),
+                    Recount::Done { stored, counted } => break (stored, counted),
                 }
             };
-            assert_eq!(was, is, "{owner}");
+            assert_eq!(stored, counted, "{owner}");
         }
     }
 }

@@ -21,7 +21,7 @@ use trellis::domain::retention::RetentionRules;
 use trellis::domain::session::TurnRecord;
 use trellis::model::Model;
 use trellis::model::endpoint::ProviderOptions;
-use trellis::model::registry::{ModelOptions, Models};
+use trellis::model::models::{ModelOptions, Models};
 use trellis::process::clock::Clock;
 use trellis::process::pace::Pace;
 use trellis::process::retry::RetryPolicy;

@@ -305,9 +305,9 @@ async fn an_owner_of_many_sessions_is_gone_through_in_one_look() {
     let state = serde_json::to_vec(&SessionState::default()).unwrap();
     for session in 0..170 {
         let key = SessionKey { agent: "helper".parse().unwrap(), session: format!("s{session}").parse().unwrap() };
-        let seat = SessionSnapshot { version: 1, state: state.clone().into(), quota: None };
+        let snapshot = SessionSnapshot { version: 1, state: state.clone().into(), quota: None };
         assert_eq!(
-            venue.store.set_session(venue.now(), &owner, &key, Some(&seat), &[]).await.unwrap(),
+            venue.store.set_session(venue.now(), &owner, &key, Some(&snapshot), &[]).await.unwrap(),
             SetSessionOutcome::Done
         );
     }

@@ -253,7 +253,7 @@ async fn a_cancel_drops_a_hanging_model_call() {
     venue.agent("idle", json!({})).await;
     let listed = agents::list(&venue.venue, &venue.owner, None, 1_000).await.unwrap();
     let statuses = agents::statuses(&venue.venue, &venue.owner, &listed).await.unwrap();
-    assert_eq!(statuses, ["RUNNING", "SLEEPING"]);
+    assert_eq!(statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>(), ["RUNNING", "SLEEPING"]);
     for (record, status) in listed.iter().zip(statuses) {
         let info = agents::info(&venue.venue, &venue.owner, &record.id).await.unwrap().unwrap();
         assert_eq!(info.status, status, "{}", record.id);

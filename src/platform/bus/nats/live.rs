@@ -16,7 +16,7 @@ const QUEUE_GROUP: &str = "trellis";
 impl LiveFeed for NatsBus {
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, LivePiece>, BusError> {
         let stream = self.stream(streams::live_name(self.prefix())).await?;
-        // The stream is in memory: after a restart of the server its places begin again.
+        // The stream is in memory: after a restart of the server its sequence numbers begin again.
         let last = stream.cached_info().state.last_sequence;
         let deliver_policy = match after {
             Some(after) if after <= last => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },

@@ -15,10 +15,10 @@ use crate::store::{AdmissionOutcome, Admit, EventKind, Intake, LeaseOutcome, New
 
 /// Implements [`crate::store::Store::admit`] for the writer.
 pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<AdmissionOutcome, StoreFault> {
-    let mut slot = LoadedSession::load(tx, &request.owner, &request.session)?;
-    let gate = lease::gate(tx, &slot.owner, &request.session.agent)?;
+    let mut loaded = LoadedSession::load(tx, &request.owner, &request.session)?;
+    let gate = lease::gate(tx, &loaded.owner, &request.session.agent)?;
     let intake = match &request.event {
-        Some(event) => admit_event(tx, now, &mut slot, usable_gate(gate), event)?,
+        Some(event) => admit_event(tx, now, &mut loaded, usable_gate(gate), event)?,
         None => Intake::Nothing,
     };
     let taken = match &intake {
@@ -26,10 +26,10 @@ pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Adm
         Intake::Conflict | Intake::ReplaceRunning | Intake::Refused(_) => false,
     };
     let outcome = match &request.lease {
-        Some(ask) if taken => lease::request(tx, now, &mut slot, gate, ask)?,
+        Some(ask) if taken => lease::request(tx, now, &mut loaded, gate, ask)?,
         _ => LeaseOutcome::NotAsked,
     };
-    slot.save(tx)?;
+    loaded.save(tx)?;
     Ok(AdmissionOutcome { intake, lease: outcome })
 }
 
@@ -44,17 +44,17 @@ fn usable_gate(gate: Option<Gate>) -> Result<Gate, Refusal> {
 fn admit_event(
     tx: &mut Tx<'_>,
     now: Millis,
-    slot: &mut LoadedSession,
+    loaded: &mut LoadedSession,
     gate: Result<Gate, Refusal>,
     event: &NewEvent,
 ) -> Result<Intake, StoreFault> {
-    let seen_key = layout::dedupe(&slot.owner, event.id.as_str());
+    let seen_key = layout::dedupe(&loaded.owner, event.id.as_str());
     if let Some(seen) = tx.get(Space::Core, &seen_key)? {
         let same = seen.split(|b| *b == b' ').next() == Some(event.body_hash.as_bytes());
         return Ok(if same { Intake::Duplicate } else { Intake::Conflict });
     }
     if let Some(finish) = &event.finish
-        && docs::job_status(tx, &slot.owner, &finish.job)?.is_some_and(JobStatus::is_terminal)
+        && docs::job_status(tx, &loaded.owner, &finish.job)?.is_some_and(JobStatus::is_terminal)
     {
         return Ok(Intake::Duplicate);
     }
@@ -65,39 +65,44 @@ fn admit_event(
     if event.may_replace && event.kind == EventKind::Task && gate.busy == BusyPolicy::Replace {
         return Ok(Intake::ReplaceRunning);
     }
-    if let Some(refusal) = find_refusal(tx, slot, gate, event.kind)? {
+    if let Some(refusal) = find_refusal(tx, loaded, gate, event.kind)? {
         return Ok(Intake::Refused(refusal));
     }
     if let Some(quota) = &event.quota
-        && let Some(over) = counts::exceeded_quota(tx, &slot.owner, quota, &event.added_usage(!slot.is_known()))?
+        && let Some(over) = counts::exceeded_quota(tx, &loaded.owner, quota, &event.added_usage(!loaded.is_known()))?
     {
         return Ok(Intake::Refused(Refusal::Quota(over)));
     }
-    tx.register(&slot.owner)?;
+    tx.register(&loaded.owner)?;
     let seen = format!("{} {}", event.body_hash, event.job.as_ref().map_or("-", JobId::as_str));
     tx.put(Space::Core, seen_key, seen.into_bytes());
-    slot.append(tx, now, event)?;
+    loaded.append(tx, now, event)?;
     if let Some(open) = &event.open {
-        docs::open_job(tx, now, &slot.owner, open)?;
+        docs::open_job(tx, now, &loaded.owner, open)?;
     }
     if let Some(finish) = &event.finish {
-        docs::end_job(tx, now, &slot.owner, finish)?;
+        docs::end_job(tx, now, &loaded.owner, finish)?;
     }
     for entry in &event.outbox {
-        outbox::put(tx, now, &slot.owner, entry)?;
+        outbox::put(tx, now, &loaded.owner, entry)?;
     }
     Ok(Intake::New)
 }
 
 /// Returns why the mailbox has no room; results are always admitted, since the call that they end began here.
-fn find_refusal(tx: &Tx<'_>, slot: &LoadedSession, gate: Gate, kind: EventKind) -> Result<Option<Refusal>, StoreFault> {
+fn find_refusal(
+    tx: &Tx<'_>,
+    loaded: &LoadedSession,
+    gate: Gate,
+    kind: EventKind,
+) -> Result<Option<Refusal>, StoreFault> {
     match kind {
         EventKind::Result => return Ok(None),
-        EventKind::Task if gate.busy == BusyPolicy::Reject && slot.has_open_task(tx)? => {
+        EventKind::Task if gate.busy == BusyPolicy::Reject && loaded.has_open_task(tx)? => {
             return Ok(Some(Refusal::Busy));
         }
         EventKind::Task | EventKind::Message => {}
     }
-    let full = slot.record.pending_events() >= u64::from(gate.mailbox);
+    let full = loaded.record.pending_events() >= u64::from(gate.mailbox);
     Ok(full.then_some(Refusal::MailboxFull { limit: gate.mailbox }))
 }

@@ -33,38 +33,41 @@ pub(super) fn set_cap(tx: &mut Tx<'_>, owner: &str, cap: u32) {
 pub(super) fn try_slot(
     tx: &mut Tx<'_>,
     now: Millis,
-    slot: &mut LoadedSession,
+    loaded: &mut LoadedSession,
     concurrency: u32,
 ) -> Result<bool, StoreFault> {
-    if !agent_has_slot(tx, now, slot, concurrency)? {
-        let was_told = tx.index().find_owner(&slot.owner).is_some_and(|owner| owner.woken.contains_key(&slot.token));
-        enqueue(tx, slot)?;
+    if !agent_has_slot(tx, now, loaded, concurrency)? {
+        let was_told =
+            tx.index().find_owner(&loaded.owner).is_some_and(|owner| owner.woken.contains_key(&loaded.token));
+        enqueue(tx, loaded)?;
         if was_told {
             // A more urgent session came in between: it is woken instead.
-            wake_waiting(tx, now, &slot.owner_id, &slot.key.agent.token(), WAKE_TIMEOUT)?;
+            wake_waiting(tx, now, &loaded.owner_id, &loaded.key.agent.token(), WAKE_TIMEOUT)?;
         }
         return Ok(false);
     }
-    if !owner_has_slot(tx, now, slot)? {
-        enqueue(tx, slot)?;
-        enqueue_agent(tx, &slot.owner, &slot.key.agent.token());
+    if !owner_has_slot(tx, now, loaded)? {
+        enqueue(tx, loaded)?;
+        enqueue_agent(tx, &loaded.owner, &loaded.key.agent.token());
         return Ok(false);
     }
     Ok(true)
 }
 
 /// Whether the agent has a slot for the session: more urgent ones go first, then those that wait longer.
-fn agent_has_slot(tx: &Tx<'_>, now: Millis, slot: &LoadedSession, concurrency: u32) -> Result<bool, StoreFault> {
+fn agent_has_slot(tx: &Tx<'_>, now: Millis, loaded: &LoadedSession, concurrency: u32) -> Result<bool, StoreFault> {
     let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
-    let Some(agent) = tx.index().find_agent(&slot.owner, &slot.key.agent.token()) else { return Ok(concurrency > 0) };
+    let Some(agent) = tx.index().find_agent(&loaded.owner, &loaded.key.agent.token()) else {
+        return Ok(concurrency > 0);
+    };
     let free = concurrency.saturating_sub(agent.live_leases(now.0));
-    Ok(match slot.record.ticket() {
+    Ok(match loaded.record.ticket() {
         Some(ticket) => {
             let is_queued = agent.waiting.contains_key(&ticket);
             is_queued && is_slot_left(free, agent.waiting.len(), agent.waiting.range(..ticket))
         }
         None if agent.waiting.is_empty() => free > 0,
-        None => is_slot_left(free, agent.waiting.len(), agent.waiting.range(..=(slot.waiting_rank(tx)?, u64::MAX))),
+        None => is_slot_left(free, agent.waiting.len(), agent.waiting.range(..=(loaded.waiting_rank(tx)?, u64::MAX))),
     })
 }
 
@@ -75,13 +78,13 @@ fn is_slot_left(free: usize, queued: usize, ahead: impl Iterator) -> bool {
 }
 
 /// Whether the owner has a slot for the session: woken sessions go first, then those that wait.
-fn owner_has_slot(tx: &Tx<'_>, now: Millis, slot: &LoadedSession) -> Result<bool, StoreFault> {
-    let Some(owner) = tx.index().find_owner(&slot.owner) else { return Ok(true) };
+fn owner_has_slot(tx: &Tx<'_>, now: Millis, loaded: &LoadedSession) -> Result<bool, StoreFault> {
+    let Some(owner) = tx.index().find_owner(&loaded.owner) else { return Ok(true) };
     let Some(free) = owner.free_slots(now.0) else { return Ok(true) };
-    if free == 0 || owner.woken.contains_key(&slot.token) {
+    if free == 0 || owner.woken.contains_key(&loaded.token) {
         return Ok(free > 0);
     }
-    Ok(owner.queued_agents().next().is_none() && reserved_slots(tx, now, &slot.owner, WAKE_TIMEOUT)? < free)
+    Ok(owner.queued_agents().next().is_none() && reserved_slots(tx, now, &loaded.owner, WAKE_TIMEOUT)? < free)
 }
 
 /// Returns how many slots of an owner are reserved for woken sessions.
@@ -91,12 +94,12 @@ fn reserved_slots(tx: &Tx<'_>, now: Millis, owner: &str, again: Duration) -> Res
 }
 
 /// Joins the agent's queue, or keeps the place there.
-pub(super) fn enqueue(tx: &mut Tx<'_>, slot: &mut LoadedSession) -> Result<(), StoreFault> {
-    let rank = slot.waiting_rank(tx)?;
-    if !slot.record.enqueue(rank, || tx.index_mut().next_number()) {
-        tx.index_mut().owner_mut(&slot.owner).woken.remove(&slot.token);
+pub(super) fn enqueue(tx: &mut Tx<'_>, loaded: &mut LoadedSession) -> Result<(), StoreFault> {
+    let rank = loaded.waiting_rank(tx)?;
+    if !loaded.record.enqueue(rank, || tx.index_mut().next_number()) {
+        tx.index_mut().owner_mut(&loaded.owner).woken.remove(&loaded.token);
     }
-    slot.save(tx)
+    loaded.save(tx)
 }
 
 fn enqueue_agent(tx: &mut Tx<'_>, owner: &str, agent: &str) {

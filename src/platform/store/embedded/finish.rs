@@ -36,32 +36,32 @@ pub(super) fn finish(
     request: &FinishRequest,
 ) -> Result<FinishOutcome, StoreFault> {
     let FinishRequest { session, finish, open, outbox: messages } = request;
-    let mut slot = LoadedSession::load(tx, owner, session)?;
-    match docs::job_status(tx, &slot.owner, &finish.job)? {
+    let mut loaded = LoadedSession::load(tx, owner, session)?;
+    match docs::job_status(tx, &loaded.owner, &finish.job)? {
         Some(ended) if ended.is_terminal() => return Ok(FinishOutcome::Already(ended)),
         None if open.is_none() => return Ok(FinishOutcome::Unknown),
         None | Some(_) => {}
     }
-    tx.register(&slot.owner)?;
+    tx.register(&loaded.owner)?;
     if let Some(open) = open {
-        docs::open_head(tx, now, &slot.owner, open)?;
+        docs::open_head(tx, now, &loaded.owner, open)?;
     }
-    docs::end_job(tx, now, &slot.owner, finish)?;
+    docs::end_job(tx, now, &loaded.owner, finish)?;
     for message in messages {
-        outbox::put(tx, now, &slot.owner, message)?;
+        outbox::put(tx, now, &loaded.owner, message)?;
     }
     // A job of an external worker has no task here: its result will be an event of its own.
-    let places = job_entries(tx, &slot, &finish.job)?;
+    let places = job_entries(tx, &loaded, &finish.job)?;
     if !places.is_empty() {
-        if slot.record.end_job(now) {
-            slot.consume(tx, &places)?;
+        if loaded.record.end_job(now) {
+            loaded.consume(tx, &places)?;
         }
-        slot.save(tx)?;
+        loaded.save(tx)?;
     }
     Ok(FinishOutcome::Done)
 }
 
-/// Implements [`crate::store::Store::park`] for the writer.
+/// Implements [`crate::store::Store::set_job_paused`] for the writer.
 pub(super) fn set_paused(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -70,23 +70,23 @@ pub(super) fn set_paused(
     job: &JobId,
     pause: bool,
 ) -> Result<ParkOutcome, StoreFault> {
-    let mut slot = LoadedSession::load(tx, owner, session)?;
-    let Some(status) = docs::job_status(tx, &slot.owner, job)? else { return Ok(ParkOutcome::Unknown) };
+    let mut loaded = LoadedSession::load(tx, owner, session)?;
+    let Some(status) = docs::job_status(tx, &loaded.owner, job)? else { return Ok(ParkOutcome::Unknown) };
     if status.is_terminal() || pause == (status == JobStatus::Paused) {
         return Ok(ParkOutcome::Already(status));
     }
-    docs::set_paused(tx, now, &slot.owner, job, pause)?;
+    docs::set_paused(tx, now, &loaded.owner, job, pause)?;
     if !pause {
-        slot.record.resume_job(now);
-        slot.save(tx)?;
+        loaded.record.resume_job(now);
+        loaded.save(tx)?;
     }
     Ok(ParkOutcome::Done)
 }
 
 /// Returns the places of a job's task and of the messages to it.
-fn job_entries(tx: &Tx<'_>, slot: &LoadedSession, job: &JobId) -> Result<Vec<Vec<u8>>, StoreFault> {
+fn job_entries(tx: &Tx<'_>, loaded: &LoadedSession, job: &JobId) -> Result<Vec<Vec<u8>>, StoreFault> {
     let mut places = Vec::new();
-    slot.walk(tx, &mut |place, bytes| {
+    loaded.walk(tx, &mut |place, bytes| {
         let record = MailRecord::decode(bytes).filter(|r| r.kind != EventKind::Result);
         if record.is_some_and(|r| r.job.as_ref() == Some(job)) {
             places.push(place.as_bytes().to_vec());

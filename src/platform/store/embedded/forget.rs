@@ -18,34 +18,34 @@ pub(super) fn forget(
     forget: &ForgetRequest,
 ) -> Result<ForgetOutcome, StoreFault> {
     let token = owner.token();
-    let mut slots = Vec::with_capacity(forget.sessions.len());
+    let mut all_loaded = Vec::with_capacity(forget.sessions.len());
     for resting in &forget.sessions {
-        let slot = LoadedSession::load(tx, owner, &resting.session)?;
-        if !slot.record.is_idle() || slot.record.arrivals != resting.arrivals {
+        let loaded = LoadedSession::load(tx, owner, &resting.session)?;
+        if !loaded.record.is_idle() || loaded.record.arrivals != resting.arrivals {
             // An absent session was forgotten by an earlier try of this call.
-            if slot.is_known() {
+            if loaded.is_known() {
                 return Ok(ForgetOutcome::Changed(resting.session.clone()));
             }
             continue;
         }
-        slots.push(slot);
+        all_loaded.push(loaded);
     }
-    for slot in &mut slots {
-        slot.erase(tx)?;
+    for loaded in &mut all_loaded {
+        loaded.erase(tx)?;
     }
     for session in &forget.sessions_with_losses {
-        let mut slot = LoadedSession::load(tx, owner, session)?;
+        let mut loaded = LoadedSession::load(tx, owner, session)?;
         // Damaged entries can't be served.
-        let (_, damaged) = slot.all_entries(tx)?;
+        let (_, damaged) = loaded.all_entries(tx)?;
         let damaged: Vec<Vec<u8>> = damaged.into_iter().map(String::into_bytes).collect();
-        slot.consume(tx, &damaged)?;
+        loaded.consume(tx, &damaged)?;
         let mut there = 0;
-        slot.walk(tx, &mut |_, _| {
+        loaded.walk(tx, &mut |_, _| {
             there += 1;
             Ok(ControlFlow::Continue(()))
         })?;
-        slot.record.consumed = slot.record.arrivals.saturating_sub(there);
-        slot.save(tx)?;
+        loaded.record.consumed = loaded.record.arrivals.saturating_sub(there);
+        loaded.save(tx)?;
     }
     for key in &forget.documents {
         docs::delete(tx, now, &token, key)?;

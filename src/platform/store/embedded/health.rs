@@ -99,18 +99,20 @@ mod tests {
             let writes = [DocWrite::put(key.to_owned(), "1")];
             store.write(Millis(1), &owner, &writes).await
         };
-        let problem = async || {
+        let problem_of = async |name: &str| {
             let settings = store.settings().await.unwrap();
-            settings.into_iter().find(|setting| setting.name == "embedded disk").unwrap().problem
+            settings.into_iter().find(|setting| setting.name == name).unwrap().problem
         };
         for (step, bytes, is_written) in [(0, u64::MAX, true), (1, 1_000, false), (2, RESERVE, true), (3, 0, false)] {
             free.store(bytes, Ordering::Release);
             let written = write(&format!("w/{step}")).await;
             assert_eq!(written.is_ok(), is_written, "{bytes}: {written:?}");
-            assert_eq!(problem().await.is_none(), is_written, "{bytes}");
+            assert_eq!(problem_of("embedded disk").await.is_none(), is_written, "{bytes}");
+            assert_eq!(problem_of("embedded size").await, None, "no limit of the store is reached");
             assert_eq!(store.fill(STORE_LOOK * (step + 1)).await.unwrap().is_full(), !is_written, "{bytes}");
             if let Err(error) = written {
                 assert!(matches!(error, StoreError::Full { .. }) && error.to_string().contains("free some"), "{error}");
+                assert!(!error.to_string().contains("limit"), "no limit was set: {error}");
             }
             let docs = store.read(&owner, &["w/0".to_owned(), "w/1".to_owned()]).await.unwrap();
             assert!(docs[0].value.is_some() && docs[1].value.is_none(), "reading goes on, and nothing half is there");

@@ -266,7 +266,7 @@ impl Index {
 
     /// Returns the first `limit` messages that weren't published within `grace`, and whether there are more.
     pub(super) fn stale_messages(&self, owner: &str, now: Millis, grace: Duration, limit: usize) -> (Vec<u64>, bool) {
-        let is_stale = |(_, slot): &(&u64, &OutboxPlace)| Millis(slot.at).plus(grace) <= now;
+        let is_stale = |(_, entry): &(&u64, &OutboxPlace)| Millis(entry.at).plus(grace) <= now;
         let mut stale = self.outbox(owner).filter(is_stale).map(|(place, _)| *place);
         let first = stale.by_ref().take(limit).collect();
         (first, stale.next().is_some())
@@ -276,7 +276,7 @@ impl Index {
     pub(super) fn next_sweep(&self, owner: &str, now: Millis, grace: Duration) -> Option<Millis> {
         let index = self.owners.get(owner)?;
         let due = index.due.first().map(|(at, _)| Millis(*at));
-        let outbox = index.outbox.values().map(|slot| Millis(slot.at).plus(grace)).min();
+        let outbox = index.outbox.values().map(|entry| Millis(entry.at).plus(grace)).min();
         // Woken sessions that didn't come are woken again.
         let told = (!index.woken.is_empty()).then(|| now.plus(grace));
         due.into_iter().chain(outbox).chain(told).min()

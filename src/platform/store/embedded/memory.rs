@@ -66,10 +66,10 @@ impl MemoryStore {
         }
     }
 
-    /// Replaces all records by those of a copy.
-    pub(super) fn restore(&self, image: &MemorySnapshot) -> Result<(), StoreFault> {
+    /// Replaces all records by those of a snapshot.
+    pub(super) fn restore(&self, snapshot: &MemorySnapshot) -> Result<(), StoreFault> {
         let mut held = self.0.write();
-        held.records = DurableState::Memory(image.0.clone());
+        held.records = DurableState::Memory(snapshot.0.clone());
         rebuild_index(&mut held)
     }
 }

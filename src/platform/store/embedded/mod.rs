@@ -35,6 +35,7 @@ mod mailbox;
 mod memory;
 mod open;
 mod outbox;
+mod owners;
 mod reads;
 mod reclaim;
 mod session_changes;
@@ -51,10 +52,10 @@ use super::{
     Accounts, AdmissionOutcome, Admit, Amend, AmendOutcome, BackendSetting, BackupOutcome, Checkpoint, Commit,
     CommitOutcome, Doc, DocKey, DocPage, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, FinishOutcome,
     ForgetOutcome, ForgetRequest, JobFinish, Lease, LeaseCheck, LeaseUse, MailboxEntry, NewJob, OutboxEntry,
-    OwnerUsage, ParkOutcome, Recount, ReleaseOutcome, SessionFacts, SessionSnapshot, SetSessionOutcome, Store,
-    StoreError, StoreInspection, SweepResult, Window, WriteOutcome,
+    OwnerRegistration, OwnerUsage, ParkOutcome, Recount, ReleaseOutcome, SessionFacts, SessionSnapshot,
+    SetSessionOutcome, Store, StoreError, StoreInspection, SweepResult, Window, WriteOutcome,
 };
-use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, JobId, Owner, OwnerPart, SessionKey};
 use crate::domain::quota::{Quota, QuotaUsage};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
@@ -81,6 +82,7 @@ const READ_AT_ONCE: usize = 8;
 pub struct EmbeddedStore {
     name: Arc<str>,
     place: StorePlace,
+    /// Fullness as last measured.
     level: FillLevel,
     /// The machine's clock as last read, if leases are kept when it is set.
     seen: Option<Mutex<SeenClock>>,
@@ -101,9 +103,9 @@ impl EmbeddedStore {
     /// Opens or creates the store in `dir` and locks the folder for this process.
     ///
     /// Leases of the previous process have then lapsed unreleased (a crash counts), and every session with work is due
-    /// at once. Fails with [`StoreError::Unavailable`] if the folder can't be created or another process, which the
-    /// error names, holds it; with [`StoreOpenError::Format`], and without a change, if this build can't work on the
-    /// store.
+    /// at once. Fails with [`StoreOpenError::Store`] if the folder or its database can't be used, for example because
+    /// another process, which the error names, holds it; with [`StoreOpenError::Format`], and without a change, if this
+    /// build can't work on the store.
     pub fn open(dir: &Path) -> Result<Arc<Self>, StoreOpenError> {
         Self::in_folder(dir, None, None)
     }
@@ -132,7 +134,7 @@ impl EmbeddedStore {
         Arc::new(Self { name: "embedded:memory".into(), place, level: FillLevel::default(), seen: None })
     }
 
-    /// Returns a copy of the records in memory for [`EmbeddedStore::restore`]; `None` for a folder.
+    /// Returns a snapshot of the records in memory for [`EmbeddedStore::restore`]; `None` for a folder.
     pub fn snapshot(&self) -> Option<MemorySnapshot> {
         match &self.place {
             StorePlace::Folder(_) => None,
@@ -140,12 +142,12 @@ impl EmbeddedStore {
         }
     }
 
-    /// Replaces the records in memory by a copy: all changes since are lost, acknowledged or not. A folder isn't
-    /// changed.
-    pub fn restore(&self, image: &MemorySnapshot) -> Result<(), StoreError> {
+    /// Replaces the records in memory by a snapshot: all changes since are lost, acknowledged or not. A folder isn't
+    /// changed. Fails if a record of the snapshot can't be decoded.
+    pub fn restore(&self, snapshot: &MemorySnapshot) -> Result<(), StoreError> {
         match &self.place {
             StorePlace::Folder(_) => Ok(()),
-            StorePlace::Memory(memory) => memory.restore(image).map_err(|e| e.into_store_error(&self.name)),
+            StorePlace::Memory(memory) => memory.restore(snapshot).map_err(|e| e.into_store_error(&self.name)),
         }
     }
 
@@ -162,7 +164,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Applies `request` on the writer; returns when it is durable.
+    /// Applies `request` on the writer; returns when it is durable. After an error nothing of the request is stored.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
@@ -173,7 +175,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// [`EmbeddedStore::call`] for changes that no caller waits for: they share the fsync of the next ones.
+    /// [`EmbeddedStore::call`] for changes that are not urgent: it returns when they are durable too, but lets them wait
+    /// some milliseconds for the fsync of others.
     pub(crate) async fn call_deferred<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,
@@ -276,12 +279,12 @@ impl Store for EmbeddedStore {
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
-        seat: Option<&SessionSnapshot>,
+        snapshot: Option<&SessionSnapshot>,
         checks: &[DocWrite],
     ) -> Result<SetSessionOutcome, StoreError> {
-        let (owner, session, seat, checks) = (owner.clone(), session.clone(), seat.cloned(), checks.to_vec());
-        let seat = move |tx: &mut Tx<'_>| session_changes::set(tx, now, &owner, &session, seat.as_ref(), &checks);
-        self.call(seat).await
+        let (owner, session, snapshot, checks) = (owner.clone(), session.clone(), snapshot.cloned(), checks.to_vec());
+        let set = move |tx: &mut Tx<'_>| session_changes::set(tx, now, &owner, &session, snapshot.as_ref(), &checks);
+        self.call(set).await
     }
 
     async fn amend(
@@ -303,16 +306,16 @@ impl Store for EmbeddedStore {
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<SweepResult, StoreError> {
         self.follow_clock(now).await?;
         let (token, owner) = (owner.token(), owner.clone());
-        let of = token.clone();
+        let owner_token = token.clone();
         let swept = match self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await {
             Ok(swept) => swept,
             Err(error) => {
                 // A damaged owner must not delay the others: it is swept after them.
-                self.call(move |tx| sweep::reschedule(tx, now, &of)).await?;
+                self.call(move |tx| sweep::reschedule(tx, now, &owner_token)).await?;
                 return Err(error);
             }
         };
-        let first = self.query(move |state| sweep::first_documents(state, &of)).await?;
+        let first = self.query(move |state| sweep::first_documents(state, &owner_token)).await?;
         let next = sweep::earliest(swept.next, sweep::next_due(&first, now));
         self.call(move |tx| sweep::finish(tx, &token, next)).await?;
         Ok(SweepResult { first, next, ..swept })
@@ -399,6 +402,16 @@ impl Accounts for EmbeddedStore {
         self.call(move |tx| counts::mend(tx, &owner)).await
     }
 
+    async fn register_owner(&self, owner: &Owner, most: u64) -> Result<OwnerRegistration, StoreError> {
+        let owner = owner.clone();
+        self.call(move |tx| owners::register_within(tx, &owner, most)).await
+    }
+
+    async fn tenant_users(&self, tenant: &OwnerPart) -> Result<u64, StoreError> {
+        let tenant = tenant.clone();
+        self.query(move |state| owners::count_users(state, &tenant)).await
+    }
+
     async fn fill(&self, now: Duration) -> Result<Fill, StoreError> {
         Ok(self.level.measure(now, &self.name, self.measure_size()).await)
     }
@@ -462,12 +475,8 @@ impl StoreInspection for EmbeddedStore {
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
         let setting =
             |name: &str, value: &str| BackendSetting { name: name.into(), value: value.into(), problem: None };
-        let fill = self.measure_size().await;
-        let problem = fill
-            .is_tight()
-            .then(|| "no new work is taken; delete what isn't needed or raise `store.max_bytes`".to_owned());
         Ok(vec![
-            BackendSetting { name: "embedded size".to_owned(), value: fill.to_string(), problem },
+            self.size_setting().await,
             setting("store", &self.name),
             self.durability_setting(),
             self.disk_setting(),

@@ -20,8 +20,8 @@ pub(super) fn put(tx: &mut Tx<'_>, at: Millis, owner: &str, entry: &OutboxEntry)
     let place = tx.index_mut().next_number();
     let value = [&place.to_be_bytes(), entry.message.as_ref()].concat();
     tx.put(Space::Core, key, value);
-    let slot = OutboxPlace { id: entry.id.clone(), at: at.0 };
-    tx.index_mut().owner_mut(owner).outbox.insert(place, slot);
+    let indexed = OutboxPlace { id: entry.id.clone(), at: at.0 };
+    tx.index_mut().owner_mut(owner).outbox.insert(place, indexed);
     tx.index_mut().note_due(owner, if at.0 == 0 { 0 } else { at.plus(DUE_AFTER).0 });
     Ok(())
 }
@@ -57,7 +57,7 @@ pub(super) fn remove(tx: &mut Tx<'_>, owner: &str, ids: &[String]) -> Result<(),
 
 /// Returns every entry, in the order in which they were decided.
 pub(super) fn list(tx: &Tx<'_>, owner: &str) -> Result<Vec<OutboxEntry>, StoreFault> {
-    let ids: Vec<String> = tx.index().outbox(owner).map(|(_, slot)| slot.id.clone()).collect();
+    let ids: Vec<String> = tx.index().outbox(owner).map(|(_, entry)| entry.id.clone()).collect();
     ids.into_iter().filter_map(|id| read(tx, owner, id).transpose()).collect()
 }
 

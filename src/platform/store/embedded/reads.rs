@@ -177,26 +177,26 @@ const fn empty_facts(key: SessionKey) -> SessionFacts {
 }
 
 fn facts(state: &DurableState, owner: &Owner, key: &SessionKey) -> Result<SessionFacts, StoreFault> {
-    let slot = LoadedSession::load(state, owner, key)?;
-    let (mailbox, damaged) = slot.all_entries(state)?;
+    let loaded = LoadedSession::load(state, owner, key)?;
+    let (mailbox, damaged) = loaded.all_entries(state)?;
     let mailbox = mailbox.into_iter().map(|m| m.entry).collect();
     let damaged = damaged.iter().map(|place| format!("the event `{}` of its mailbox", place.escape_debug()));
     let mut damaged: Vec<_> = damaged.collect();
-    damaged.extend(turn_damage(state, &slot)?);
-    let left = match slot.record.version {
+    damaged.extend(turn_damage(state, &loaded)?);
+    let left = match loaded.record.version {
         0 => None,
-        _ => state.get(Space::Core, &slot.part(layout::STATE))?.map(|bytes| Bytes::copy_from_slice(&bytes)),
+        _ => state.get(Space::Core, &loaded.part(layout::STATE))?.map(|bytes| Bytes::copy_from_slice(&bytes)),
     };
     Ok(SessionFacts {
         key: key.clone(),
-        version: slot.record.version,
-        epoch: slot.record.epoch,
-        lease_until: slot.record.lease.as_ref().map(|l| l.until),
-        lease_worker: slot.record.lease.as_ref().map(|l| l.worker.clone()),
-        due: slot.record.due,
-        touched: slot.record.touched,
-        arrivals: slot.record.arrivals,
-        consumed: slot.record.consumed,
+        version: loaded.record.version,
+        epoch: loaded.record.epoch,
+        lease_until: loaded.record.lease.as_ref().map(|l| l.until),
+        lease_worker: loaded.record.lease.as_ref().map(|l| l.worker.clone()),
+        due: loaded.record.due,
+        touched: loaded.record.touched,
+        arrivals: loaded.record.arrivals,
+        consumed: loaded.record.consumed,
         mailbox,
         state: left,
         damaged,
@@ -205,17 +205,17 @@ fn facts(state: &DurableState, owner: &Owner, key: &SessionKey) -> Result<Sessio
 }
 
 /// Returns what is damaged of the checkpoint of a session, in words.
-fn turn_damage(state: &DurableState, slot: &LoadedSession) -> Result<Vec<String>, StoreFault> {
+fn turn_damage(state: &DurableState, loaded: &LoadedSession) -> Result<Vec<String>, StoreFault> {
     let mut damaged = Vec::new();
-    if !slot.record.checkpointed {
+    if !loaded.record.checkpointed {
         return Ok(damaged);
     }
     let is_readable = |bytes: &[u8]| decode::read_stored::<IgnoredAny>(bytes).is_ok();
-    let reply = state.get(Space::Core, &slot.part(layout::REPLY))?;
+    let reply = state.get(Space::Core, &loaded.part(layout::REPLY))?;
     if reply.as_ref().is_some_and(|reply| !is_readable(reply)) {
         damaged.push("the reply that was recorded for its next turn is damaged".to_owned());
     }
-    let (prefix, mut is_any) = (slot.part(layout::CALLS), false);
+    let (prefix, mut is_any) = (loaded.part(layout::CALLS), false);
     state.walk(Space::Core, &prefix, &layout::prefix_end(&prefix), &mut |key, record| {
         // The last index is of calls that failed before there was a reply.
         is_any |= key.get(prefix.len()..) != Some(&u32::MAX.to_be_bytes());
@@ -224,15 +224,15 @@ fn turn_damage(state: &DurableState, slot: &LoadedSession) -> Result<Vec<String>
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    if is_any && reply.is_none() && !awaits_people(state, slot)? {
+    if is_any && reply.is_none() && !awaits_people(state, loaded)? {
         damaged.push("the reply that was recorded for its next turn is gone".to_owned());
     }
     Ok(damaged)
 }
 
 /// Whether the calls of a session wait for people, with the reply that was committed.
-fn awaits_people(state: &DurableState, slot: &LoadedSession) -> Result<bool, StoreFault> {
-    let left = state.get(Space::Core, &slot.part(layout::STATE))?;
+fn awaits_people(state: &DurableState, loaded: &LoadedSession) -> Result<bool, StoreFault> {
+    let left = state.get(Space::Core, &loaded.part(layout::STATE))?;
     let left = left.and_then(|bytes| decode::read_stored::<Value>(&bytes).ok());
     Ok(left.is_some_and(|left| left.get("awaiting").is_some_and(|awaiting| !awaiting.is_null())))
 }

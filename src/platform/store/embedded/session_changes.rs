@@ -11,41 +11,41 @@ use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
 use crate::store::{Amend, AmendOutcome, Amendment, DocEffect, DocWrite, SessionSnapshot, SetSessionOutcome};
 
-/// Implements [`crate::store::Store::seat`] for the writer.
+/// Implements [`crate::store::Store::set_session`] for the writer.
 pub(super) fn set(
     tx: &mut Tx<'_>,
     now: Millis,
     owner: &Owner,
     session: &SessionKey,
-    seat: Option<&SessionSnapshot>,
+    snapshot: Option<&SessionSnapshot>,
     checks: &[DocWrite],
 ) -> Result<SetSessionOutcome, StoreFault> {
-    let mut slot = LoadedSession::load(tx, owner, session)?;
-    if let Some(until) = slot.record.live_until(now) {
+    let mut loaded = LoadedSession::load(tx, owner, session)?;
+    if let Some(until) = loaded.record.live_until(now) {
         return Ok(SetSessionOutcome::Held(until));
     }
-    if !docs::conflicts(tx, &slot.owner, checks)?.is_empty() {
-        let is_gone = seat.is_none() && !slot.is_known();
+    if !docs::conflicts(tx, &loaded.owner, checks)?.is_empty() {
+        let is_gone = snapshot.is_none() && !loaded.is_known();
         return Ok(if is_gone { SetSessionOutcome::Done } else { SetSessionOutcome::Changed });
     }
-    let Some(seat) = seat else {
-        slot.erase(tx)?;
+    let Some(snapshot) = snapshot else {
+        loaded.erase(tx)?;
         return Ok(SetSessionOutcome::Done);
     };
-    let is_same = tx.get(Space::Core, &slot.part(STATE))?.is_some_and(|state| *state == *seat.state);
-    if !slot.record.is_vacant(seat.version, is_same) {
+    let is_same = tx.get(Space::Core, &loaded.part(STATE))?.is_some_and(|state| *state == *snapshot.state);
+    if !loaded.record.is_vacant(snapshot.version, is_same) {
         return Ok(SetSessionOutcome::Taken);
     }
-    let adds = QuotaUsage { sessions: 1, bytes: seat.state.len() as u64, ..QuotaUsage::default() };
-    if let Some(quota) = seat.quota.as_ref().filter(|_| !slot.is_known())
-        && let Some(over) = counts::exceeded_quota(tx, &slot.owner, quota, &adds)?
+    let adds = QuotaUsage { sessions: 1, bytes: snapshot.state.len() as u64, ..QuotaUsage::default() };
+    if let Some(quota) = snapshot.quota.as_ref().filter(|_| !loaded.is_known())
+        && let Some(over) = counts::exceeded_quota(tx, &loaded.owner, quota, &adds)?
     {
         return Err(StoreFault::Over(over));
     }
-    tx.register(&slot.owner)?;
-    slot.set_state(tx, &seat.state)?;
-    slot.record.restore(now, seat.version);
-    slot.save(tx)?;
+    tx.register(&loaded.owner)?;
+    loaded.set_state(tx, &snapshot.state)?;
+    loaded.record.restore(now, snapshot.version);
+    loaded.save(tx)?;
     Ok(SetSessionOutcome::Done)
 }
 
@@ -57,27 +57,27 @@ pub(super) fn amend(
     session: &SessionKey,
     amend: &Amend,
 ) -> Result<AmendOutcome, StoreFault> {
-    let mut slot = LoadedSession::load(tx, owner, session)?;
-    let state = tx.get(Space::Core, &slot.part(STATE))?;
+    let mut loaded = LoadedSession::load(tx, owner, session)?;
+    let state = tx.get(Space::Core, &loaded.part(STATE))?;
     let (then, arrivals) = match &amend.amendment {
         Amendment::State(then) => (Some(&**then), 0),
         Amendment::Remove { arrivals } => (None, *arrivals),
     };
     let amending = StateAmendment { version: amend.version, was: amend.expected_state.as_deref(), then, arrivals };
-    match slot.record.check_amendment(state.as_deref(), &amending) {
+    match loaded.record.check_amendment(state.as_deref(), &amending) {
         StateChange::Allowed => {}
         StateChange::Repeated => return Ok(AmendOutcome::Done),
         StateChange::Held => return Ok(AmendOutcome::Held),
         StateChange::Changed => return Ok(AmendOutcome::Changed),
     }
     let checks: Vec<_> = amend.writes.iter().filter(|write| write.change == DocEffect::Check).cloned().collect();
-    if !docs::conflicts(tx, &slot.owner, &checks)?.is_empty() {
+    if !docs::conflicts(tx, &loaded.owner, &checks)?.is_empty() {
         return Ok(AmendOutcome::Changed);
     }
     match then {
-        Some(then) => slot.set_state(tx, then)?,
-        None => slot.erase(tx)?,
+        Some(then) => loaded.set_state(tx, then)?,
+        None => loaded.erase(tx)?,
     }
-    docs::apply(tx, now, &slot.owner, &amend.writes)?;
+    docs::apply(tx, now, &loaded.owner, &amend.writes)?;
     Ok(AmendOutcome::Done)
 }

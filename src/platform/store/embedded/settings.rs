@@ -30,16 +30,31 @@ impl EmbeddedStore {
         BackendSetting { name: "embedded disk".into(), value: value.into(), problem }
     }
 
-    /// Returns the bytes on disk, with journals and files that are about to be removed.
+    /// Returns how much of its limit the store takes. Why it can't be written at all is for [`Self::disk_setting`].
+    pub(super) async fn size_setting(&self) -> BackendSetting {
+        let fill = self.measure_bytes().await;
+        let advice = "no new work is taken; delete what isn't needed or raise `store.max_bytes`";
+        let problem = fill.is_tight().then(|| advice.to_owned());
+        BackendSetting { name: "embedded size".into(), value: fill.to_string(), problem }
+    }
+
+    /// Returns how full the store is; one that can't be written counts as full.
     pub(super) async fn measure_size(&self) -> Fill {
+        let fill = self.measure_bytes().await;
+        match &self.place {
+            StorePlace::Folder(folder) if folder.health.write_refusal().is_some() => {
+                let used = fill.used.max(1);
+                Fill { used, limit: Some(used) }
+            }
+            StorePlace::Folder(_) | StorePlace::Memory(_) => fill,
+        }
+    }
+
+    /// Returns the bytes on disk, with journals and files that are about to be removed, and their limit.
+    async fn measure_bytes(&self) -> Fill {
         let StorePlace::Folder(folder) = &self.place else { return Fill::default() };
         let (dir, limit) = (folder.database.clone(), folder.limit);
         let used = self.query(move |_| reclaim::bytes_of(&dir).map_err(|e| StoreFault::Database(e.into()))).await;
-        match used {
-            Err(_) => Fill::default(),
-            // A store that can't be written counts as full.
-            Ok(used) if folder.health.write_refusal().is_some() => Fill { used: used.max(1), limit: Some(used.max(1)) },
-            Ok(used) => Fill { used, limit },
-        }
+        used.map_or_else(|_| Fill::default(), |used| Fill { used, limit })
     }
 }

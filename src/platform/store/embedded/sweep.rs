@@ -27,17 +27,17 @@ pub(super) fn sweep(
     let (overdue, more_due) = tx.index().overdue_sessions(&token, now.0, limit);
     for session in overdue {
         let key = SessionKey::from_token(&session).map_err(|e| StoreFault::Record(e.to_string()))?;
-        let mut slot = LoadedSession::load(tx, owner, &key)?;
-        slot.record.due = Some(now.plus(grace));
-        slot.save(tx)?;
+        let mut loaded = LoadedSession::load(tx, owner, &key)?;
+        loaded.record.due = Some(now.plus(grace));
+        loaded.save(tx)?;
         swept.due.push(key);
     }
     capacity::wake_all(tx, now, owner, grace)?;
     let (stale, more_outbox) = tx.index().stale_messages(&token, now, grace, limit);
     for place in stale {
-        let Some(slot) = tx.index_mut().owner_mut(&token).outbox.get_mut(&place) else { continue };
-        slot.at = now.0;
-        let id = slot.id.clone();
+        let Some(entry) = tx.index_mut().owner_mut(&token).outbox.get_mut(&place) else { continue };
+        entry.at = now.0;
+        let id = entry.id.clone();
         swept.outbox.extend(outbox::read(tx, &token, id)?);
     }
     swept.more = more_due || more_outbox;
@@ -79,7 +79,7 @@ pub(super) fn earliest(one: Option<Millis>, other: Option<Millis>) -> Option<Mil
     one.into_iter().chain(other).min()
 }
 
-/// Implements [`crate::store::Store::due`] for the writer.
+/// Implements [`crate::store::Store::due_owners`] for the writer.
 pub(super) fn due_owners(tx: &Tx<'_>, now: Millis, horizon: Duration, limit: u32) -> Result<DueOwners, StoreFault> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = DueOwners::default();

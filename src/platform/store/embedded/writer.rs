@@ -154,7 +154,8 @@ impl Requests {
         answered.await.map_err(|_| self.stopped_error())?
     }
 
-    /// [`Requests::call`] for changes that no caller waits for: it causes no fsync of its own for some milliseconds.
+    /// [`Requests::call`] for changes that are not urgent: for some milliseconds they wait for the fsync of others, then
+    /// they get one of their own.
     pub(super) async fn call_deferred<T: Send + 'static>(
         &self,
         request: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreFault> + Send + 'static,

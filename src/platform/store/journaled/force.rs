@@ -37,7 +37,8 @@ impl HistoryCheck for JournaledStore {
     async fn check_history(&self) -> Result<(), StoreError> {
         let names = self.inner.history().await?;
         if names.is_empty() {
-            return Err(JournalError("no server of the store answers".to_owned()).into_store_error());
+            let away = "no server of the store answers: start it, or set `store.url`";
+            return Err(JournalError(away.to_owned()).into_store_error());
         }
         if self.is_checked.load(Ordering::SeqCst) && !self.history.is_another(&names) {
             self.history.note_names(names);

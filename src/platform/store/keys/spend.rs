@@ -37,7 +37,8 @@ pub fn session_wait(session: &SessionKey) -> String {
 /// Prefix of what is spent under the caps of an owner's days.
 pub const OWNER_CAPS: &str = "cap/";
 
-/// Returns the key of what is spent under the cap of an owner's day; `date` is `YYYY-MM-DD`.
+/// Returns the key of what is spent under the cap of an owner's day, `date` as `YYYY-MM-DD`; in a tenant's own owner: of
+/// the tenant's day.
 pub fn owner_cap(date: &str) -> String {
     format!("{OWNER_CAPS}{date}")
 }

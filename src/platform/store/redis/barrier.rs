@@ -2,7 +2,7 @@
 //! changes are re-applied there first.
 
 use super::failure::{is_cut, is_temporary};
-use crate::store::{HistoryCheck, KnownHistory};
+use crate::store::{HistoryCheck, KnownHistory, StoreError};
 use parking_lot::Mutex;
 use redis::RedisError;
 use std::io;
@@ -68,6 +68,8 @@ impl Barrier {
         }));
         match done.await {
             Ok(Ok(())) => Ok(()),
+            // The call's own error names the store.
+            Ok(Err(StoreError::Unavailable { reason, .. })) => Err(unchecked_error(&reason)),
             Ok(Err(error)) => Err(unchecked_error(&error.to_string())),
             Err(error) => Err(unchecked_error(&error.to_string())),
         }
@@ -78,4 +80,30 @@ fn unchecked_error(reason: &str) -> RedisError {
     let text =
         format!("what protects owners isn't checked yet after a broken connection, which is tried again: {reason}");
     io::Error::new(io::ErrorKind::ConnectionReset, text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+
+    /// A check whose servers are away.
+    struct AwayServers;
+
+    #[async_trait]
+    impl HistoryCheck for AwayServers {
+        async fn check_history(&self) -> Result<(), StoreError> {
+            Err(StoreError::Unavailable { store: "journal".to_owned(), reason: "no server answers".to_owned() })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failed_check_names_no_other_store_than_the_call() {
+        let barrier = Barrier::default();
+        let check: Arc<dyn HistoryCheck> = Arc::new(AwayServers);
+        barrier.set_check(Arc::downgrade(&check));
+        barrier.note(&RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset)));
+        let error = barrier.pass().await.unwrap_err().to_string();
+        assert!(error.contains("which is tried again: no server answers") && !error.contains("journal"), "{error}");
+    }
 }

@@ -14,6 +14,10 @@ pub fn classify(store: &str, is_cluster: bool, error: &RedisError) -> StoreError
     let store = store.to_owned();
     match error_class(error) {
         ErrorClass::Unavailable => StoreError::Unavailable { store, reason },
+        ErrorClass::Full if error.code() == Some("OOM") => {
+            StoreError::Full { store, reason: format!("{reason}; free memory or raise `maxmemory`") }
+        }
+        // The server says that it can't write its disk, and why.
         ErrorClass::Full => StoreError::Full { store, reason },
         ErrorClass::Corrupt => StoreError::Corrupt { store, reason },
     }
@@ -102,6 +106,13 @@ mod tests {
     fn of_server(code: &str, words: &str) -> RedisError {
         let line = format!("-{code} {words}\r\n");
         redis::parse_redis_value(line.as_bytes()).unwrap().extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn a_full_server_is_advised_by_what_is_full() {
+        let of = |code: &str| classify("redis://h", false, &of_server(code, "words")).to_string();
+        assert!(of("OOM").ends_with("; free memory or raise `maxmemory`"), "{}", of("OOM"));
+        assert!(of("MISCONF").contains("is full") && !of("MISCONF").contains("memory"), "{}", of("MISCONF"));
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub fn read_outcome(part: &mut AnswerParts, request: &Admit) -> Result<LeaseOutc
 }
 
 fn grant(part: &mut AnswerParts, lease: &Lease) -> Result<Grant, StoreError> {
-    let (until, ground, version) = (part.millis()?, part.versions()?, part.number()?);
+    let (until, versions, version) = (part.millis()?, part.versions()?, part.number()?);
     let last = read_last_commit(part)?;
     let (state, checkpoint) = (part.optional()?, part.optional()?);
     let mut calls = part.read_nested()?.read_pairs(|pair| Ok((pair.parse_next()?, pair.bytes()?)))?;
@@ -92,7 +92,7 @@ fn grant(part: &mut AnswerParts, lease: &Lease) -> Result<Grant, StoreError> {
     Ok(Grant {
         lease: lease.clone(),
         until,
-        versions: ground,
+        versions,
         version,
         last_commit: last,
         state,

@@ -69,7 +69,7 @@ const METHODS: &[&str] = &[
     include_str!("functions/page.lua"),
     include_str!("functions/write.lua"),
     include_str!("functions/finish.lua"),
-    include_str!("functions/seat.lua"),
+    include_str!("functions/session_changes.lua"),
     include_str!("functions/sweep.lua"),
     include_str!("functions/due.lua"),
     include_str!("functions/libraries.lua"),
@@ -77,6 +77,7 @@ const METHODS: &[&str] = &[
     include_str!("functions/sessions.lua"),
     include_str!("functions/outbox.lua"),
     include_str!("functions/usage.lua"),
+    include_str!("functions/owners.lua"),
 ];
 
 /// The Lua library of this build. The name of the library and of every function contains a hash of the source, so that

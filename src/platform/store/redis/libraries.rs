@@ -33,7 +33,7 @@ impl LibraryReports {
 impl RedisStore {
     /// Reports the use of this build's library now and then, and deletes unused ones.
     pub(super) async fn tidy_libraries(&self) {
-        if self.library_looks.claim_due()
+        if self.library_reports.claim_due()
             && let Err(error) = self.drop_unused().await
         {
             tracing::debug!(%error, "libraries of older builds are left; they are looked at again");

@@ -6,6 +6,7 @@
 //! Methods that finish work may run at the server's memory limit (`allow-oom`); those that accept new work,
 //! [`Store::admit`] with an event and [`DocumentStore::write`] that puts something, are refused there.
 
+mod accounts;
 mod agree;
 mod args;
 mod attempts;
@@ -32,15 +33,15 @@ mod server_connection;
 
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
-use crate::domain::quota::{Quota, QuotaUsage};
+use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::large::note_read;
 use crate::store::{
-    Accounts, AdmissionOutcome, Admit, Amend, AmendOutcome, Amendment, BackendSetting, BackupOutcome, Checkpoint,
-    Commit, CommitOutcome, Doc, DocKey, DocPage, DocWrite, DocumentStore, DueOwners, Fill, FillLevel, FinishOutcome,
-    ForgetOutcome, ForgetRequest, JobFinish, Lease, LeaseCheck, LeaseUse, MailboxEntry, NewJob, OutboxEntry,
-    OwnerUsage, ParkOutcome, Recount, ReleaseOutcome, SessionFacts, SessionSnapshot, SetSessionOutcome, Store,
-    StoreError, StoreInspection, SweepResult, Window, WriteOutcome, keys,
+    AdmissionOutcome, Admit, Amend, AmendOutcome, Amendment, BackendSetting, BackupOutcome, Checkpoint, Commit,
+    CommitOutcome, Doc, DocKey, DocPage, DocWrite, DocumentStore, DueOwners, FillLevel, FinishOutcome, ForgetOutcome,
+    ForgetRequest, JobFinish, Lease, LeaseCheck, LeaseUse, MailboxEntry, NewJob, OutboxEntry, ParkOutcome,
+    ReleaseOutcome, SessionFacts, SessionSnapshot, SetSessionOutcome, Store, StoreError, StoreInspection, SweepResult,
+    Window, WriteOutcome, keys,
 };
 use args::Args;
 use async_trait::async_trait;
@@ -66,13 +67,15 @@ pub struct RedisStore {
     clock: ServerOrInjected,
     registered: RegisteredOwners,
     level: FillLevel,
-    looks: WorkerShare,
-    library_looks: LibraryReports,
+    /// The shards of owners that this process sweeps.
+    share: WorkerShare,
+    library_reports: LibraryReports,
 }
 
 impl RedisStore {
     /// Connects and loads the functions. Retries no longer than the driver's own attempts (about two seconds); the
-    /// caller may.
+    /// caller may. Fails with [`StoreError::Corrupt`] if the prefix has braces, or the keys are of another number of
+    /// shards.
     pub async fn open(options: RedisOptions) -> Result<Arc<Self>, StoreError> {
         let pool = Pool::new(&options)?;
         if options.prefix.contains(['{', '}']) {
@@ -92,8 +95,8 @@ impl RedisStore {
             clock: options.clock,
             registered: RegisteredOwners::default(),
             level: FillLevel::default(),
-            looks: WorkerShare::default(),
-            library_looks: LibraryReports::default(),
+            share: WorkerShare::default(),
+            library_reports: LibraryReports::default(),
         }))
     }
 
@@ -118,6 +121,7 @@ impl RedisStore {
         args
     }
 
+    /// Returns the arguments of a method of a lease's holder: clock, session and epoch.
     fn fenced_args(&self, method: &str, lease: &Lease, now: Millis) -> Args {
         let mut args = self.timed_args(method, &lease.owner, now);
         args.bytes(lease.session.token()).number(lease.epoch);
@@ -272,25 +276,25 @@ impl Store for RedisStore {
         now: Millis,
         owner: &Owner,
         session: &SessionKey,
-        seat: Option<&SessionSnapshot>,
+        snapshot: Option<&SessionSnapshot>,
         checks: &[DocWrite],
     ) -> Result<SetSessionOutcome, StoreError> {
         let args = |known: bool| {
-            let mut args = self.timed_args("seat", owner, now);
-            args.flag(known).bytes(session.token()).writes(checks).flag(seat.is_some());
-            if let Some(seat) = seat {
-                args.number(seat.version).bytes(&seat.state).quota(seat.quota.as_ref());
+            let mut args = self.timed_args("set_session", owner, now);
+            args.flag(known).bytes(session.token()).writes(checks).flag(snapshot.is_some());
+            if let Some(snapshot) = snapshot {
+                args.number(snapshot.version).bytes(&snapshot.state).quota(snapshot.quota.as_ref());
             }
             args
         };
-        let (outcome, mut answer) = self.call_registered(owner, seat.is_some(), args).await?;
+        let (outcome, mut answer) = self.call_registered(owner, snapshot.is_some(), args).await?;
         match outcome.as_str() {
             "done" => Ok(SetSessionOutcome::Done),
             "taken" => Ok(SetSessionOutcome::Taken),
             "changed" => Ok(SetSessionOutcome::Changed),
             "held" => Ok(SetSessionOutcome::Held(answer.millis()?)),
             "over" => Err(StoreError::Over(usage::read_over(&mut answer)?)),
-            other => Err(answer.unexpected_error("an outcome of `seat`", other)),
+            other => Err(answer.unexpected_error("an outcome of `set_session`", other)),
         }
     }
 
@@ -312,7 +316,7 @@ impl Store for RedisStore {
         match answer.text()?.as_str() {
             "done" => Ok(AmendOutcome::Done),
             "held" => Ok(AmendOutcome::Held),
-            "stirred" => Ok(AmendOutcome::Changed),
+            "changed" => Ok(AmendOutcome::Changed),
             other => Err(answer.unexpected_error("an outcome of `amend`", other)),
         }
     }
@@ -324,8 +328,8 @@ impl Store for RedisStore {
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
             "done" => Ok(ForgetOutcome::Done),
-            "stirred" => Ok(ForgetOutcome::Changed(answer.session()?)),
-            other => Err(answer.unexpected_error("`done` or `stirred`", other)),
+            "changed" => Ok(ForgetOutcome::Changed(answer.session()?)),
+            other => Err(answer.unexpected_error("`done` or `changed`", other)),
         }
     }
 
@@ -349,7 +353,7 @@ impl Store for RedisStore {
         let mut args = Args::new("due", &self.keys.workers());
         args.clock(self.clock, now);
         let query = DueQuery { now, worker, horizon, limit };
-        let due = match self.looks.due(&self.pool, &self.keys, args, query).await {
+        let due = match self.share.due(&self.pool, &self.keys, args, query).await {
             Err(error) if !error.is_transient() => {
                 self.mend_lists().await?;
                 return Err(error);
@@ -357,7 +361,7 @@ impl Store for RedisStore {
             due => due?,
         };
         if let Err(error) = self.relist_owners(&due.owners, now).await {
-            tracing::debug!(%error, "the list of owners is not looked at; it comes again");
+            tracing::debug!(%error, "the list of owners isn't repaired now; the next sweep tries again");
         }
         Ok(due)
     }
@@ -416,27 +420,6 @@ impl DocumentStore for RedisStore {
         quota: &Quota,
     ) -> Result<WriteOutcome, StoreError> {
         self.put(now, owner, writes, Some(quota)).await
-    }
-}
-
-#[async_trait]
-impl Accounts for RedisStore {
-    async fn usage(&self, owner: &Owner) -> Result<OwnerUsage, StoreError> {
-        usage::read_usage(self.call(&self.args("usage", owner)).await?)
-    }
-
-    async fn usages(&self, owners: &[Owner]) -> Result<Vec<QuotaUsage>, StoreError> {
-        usage::usages(&self.pool, &self.keys, owners).await
-    }
-
-    async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
-        let mut args = self.args("recount", owner);
-        args.flag(mend);
-        usage::read_recount(self.call(&args).await?)
-    }
-
-    async fn fill(&self, now: Duration) -> Result<Fill, StoreError> {
-        Ok(self.level.measure(now, self.pool.store(), settings::measure_fill(&self.pool)).await)
     }
 }
 

@@ -185,7 +185,7 @@ impl RedisStore {
     }
 
     /// Deletes a list that became a key of another type; returns whether it was one.
-    async fn mend_list(&self, key: &str) -> Result<bool, StoreError> {
+    pub(super) async fn mend_list(&self, key: &str) -> Result<bool, StoreError> {
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(key);
         let is = answer_text(&self.pool.run(&cmd, Repeatability::Yes).await?);
@@ -203,7 +203,7 @@ impl RedisStore {
     pub(super) async fn mend_lists(&self) -> Result<(), StoreError> {
         self.mend_list(&self.keys.workers()).await?;
         let mut mended: Vec<Shard> = Vec::new();
-        for shard in self.looks.shards() {
+        for shard in self.share.shards() {
             if self.mend_list(&self.keys.due(shard)).await? {
                 mended.push(shard);
             }
@@ -246,7 +246,7 @@ impl RedisStore {
         Ok(())
     }
 
-    async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
+    pub(super) async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
         let token = owner.token();
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);

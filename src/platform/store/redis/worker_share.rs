@@ -56,7 +56,7 @@ impl WorkerShare {
         self.0.lock().share.shards().to_vec()
     }
 
-    /// Implements [`crate::store::Store::due`]; `beat` has the first arguments of its function.
+    /// Implements [`crate::store::Store::due_owners`]; `beat` has the first arguments of its function.
     pub async fn due(
         &self,
         pool: &Pool,

@@ -82,7 +82,7 @@ pub(crate) enum SlotWait<'a> {
 /// A slot of an owner; dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct AdmissionSlot {
-    seats: Arc<SlotTable>,
+    slots: Arc<SlotTable>,
     number: u64,
     /// Owner that holds the slot.
     pub(crate) owner: Owner,
@@ -226,7 +226,7 @@ impl SlotTable {
         let number = table.next_number;
         table.next_number += 1;
         table.holds.begin(number, owner.clone());
-        AdmissionSlot { seats: Arc::clone(self), number, owner }
+        AdmissionSlot { slots: Arc::clone(self), number, owner }
     }
 
     /// Remembers a session without a slot. Returns whether its message stays unacknowledged, until
@@ -362,7 +362,7 @@ impl SlotTable {
 
 impl Drop for AdmissionSlot {
     fn drop(&mut self) {
-        let mut table = self.seats.table.lock();
+        let mut table = self.slots.table.lock();
         table.taken = table.taken.saturating_sub(1);
         table.holds.end(&self.number);
         if let Some(tenant) = table.tenants.get_mut(self.owner.tenant()) {
@@ -373,7 +373,7 @@ impl Drop for AdmissionSlot {
         }
         table.remove_if_empty(&self.owner);
         drop(table);
-        self.seats.changed.notify_one();
+        self.slots.changed.notify_one();
     }
 }
 

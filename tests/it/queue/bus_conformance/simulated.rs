@@ -14,7 +14,7 @@ pub struct SimulatedFixture(FarQueue);
 
 impl Fixture for SimulatedFixture {
     async fn new(ack_wait: Duration) -> Option<Self> {
-        let world = World::still();
+        let world = World::instant();
         let server = Queue::new(&world, Clock::from_timers(Clock::system().now()), ack_wait, 1);
         Some(Self(FarQueue { server, link: Link::new(&world, "a process".into(), None, 1) }))
     }

@@ -54,12 +54,12 @@ impl Load {
         [&self.shared.accepted, &self.shared.taken].map(|set| set.lock().len())
     }
 
-    /// Waits until both got so many messages further.
-    pub async fn goes_on(&self, more: usize) {
+    /// Waits until both counts have grown by `more` messages; panics after [`PATIENCE`].
+    pub async fn wait_for_progress(&self, more: usize) {
         let (before, end) = (self.counts(), Instant::now() + PATIENCE);
         while self.counts().iter().zip(&before).any(|(now, before)| now - before < more) {
             let errors = self.errors();
-            assert!(Instant::now() < end, "it doesn't go on: {before:?}, {:?}; {:?}", self.counts(), errors.last());
+            assert!(Instant::now() < end, "no progress: {before:?}, {:?}; {:?}", self.counts(), errors.last());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

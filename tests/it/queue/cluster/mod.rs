@@ -173,10 +173,10 @@ async fn a_killed_leader_returns_with_or_without_its_disk() {
     // Its connection stands when the leader dies: nothing tells it.
     let follower = cluster.follower(&stream).await;
     let load = Load::start(open(&through(&options, &cluster, follower)).await);
-    load.goes_on(30).await;
+    load.wait_for_progress(30).await;
     let leader = cluster.leader(&stream).await;
     cluster.nodes[leader].kill();
-    load.goes_on(30).await;
+    load.wait_for_progress(30).await;
     // A worker that starts now isn't held up by what is missing.
     open(&options).await.close().await;
     shows(&watch, &format!("n{leader} is down or "), "1 of 3 are missing or behind, with one more it stops").await;
@@ -185,13 +185,13 @@ async fn a_killed_leader_returns_with_or_without_its_disk() {
     // And the one that it is connected to, with its disk.
     cluster.nodes[follower].kill();
     cluster.nodes[follower].wipe();
-    load.goes_on(30).await;
+    load.wait_for_progress(30).await;
     cluster.nodes[follower].restart();
     cluster.in_step(&stream).await;
     // What it caught up with is all there is: the two others can't serve without it.
     let other = 3 - leader - follower;
     cluster.nodes[other].kill();
-    load.goes_on(30).await;
+    load.wait_for_progress(30).await;
     load.ends_whole().await;
 }
 
@@ -203,13 +203,13 @@ async fn a_server_that_is_paused_is_done_without_and_goes_on() {
     cluster.in_step(&stream).await;
     let follower = cluster.follower(&stream).await;
     let load = Load::start(open(&through(&options, &cluster, follower)).await);
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     // Who leads, which no connection tells of; then the one that it is connected to, which only stays silent.
     for paused in [cluster.leader(&stream).await, follower] {
         cluster.nodes[paused].pause(true);
-        load.goes_on(20).await;
+        load.wait_for_progress(20).await;
         cluster.nodes[paused].pause(false);
-        load.goes_on(20).await;
+        load.wait_for_progress(20).await;
         cluster.in_step(&stream).await;
     }
     load.ends_whole().await;
@@ -222,7 +222,7 @@ async fn publishes_fail_without_a_majority_and_recover_with_it() {
     let watch = open(&options).await;
     cluster.in_step(&stream).await;
     let load = Load::start(open(&through(&options, &cluster, 0)).await);
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     cluster.nodes[1].kill();
     cluster.nodes[2].kill();
     let error = load.fails(&["nobody takes messages on `", "`: its stream has no leader"]).await;
@@ -237,9 +237,9 @@ async fn publishes_fail_without_a_majority_and_recover_with_it() {
         }
     }
     cluster.nodes[1].restart();
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     cluster.nodes[2].restart();
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     cluster.in_step(&stream).await;
     load.ends_whole().await;
 }

@@ -113,7 +113,7 @@ impl Run {
             Backend::Cluster => redis_cluster::store().await.unwrap(),
         };
         std::fs::write(dir.join("rules.toml"), RULES).unwrap();
-        let scripted = ScriptedOptions { place: Some(dir.join("rules.toml")), ..ScriptedOptions::default() };
+        let scripted = ScriptedOptions { rules: Some(dir.join("rules.toml")), ..ScriptedOptions::default() };
         let log = Log::default();
         Self {
             scenario,

@@ -123,7 +123,7 @@ async fn until<F: Future<Output = bool>>(venue: &TestVenue, what: &str, mut hold
 
 async fn until_status(venue: &TestVenue, job: &JobId, status: JobStatus) {
     let is = || async {
-        jobs::read_state(&venue.venue, &venue.owner, job).await.unwrap().is_some_and(|(is, _)| is == status)
+        jobs::read_status(&venue.venue, &venue.owner, job).await.unwrap().is_some_and(|(is, _)| is == status)
     };
     until(venue, &format!("{job} is {status:?}"), is).await;
 }
@@ -292,7 +292,7 @@ pub async fn is_protected(venue: &TestVenue, scene: &Scene) -> Result<(), String
     // What can't be submitted steals nothing.
     if let Ok(id) = ask(venue, "thief").await {
         for _ in 0..300 {
-            let state = jobs::read_state(&venue.venue, &venue.owner, &id).await;
+            let state = jobs::read_status(&venue.venue, &venue.owner, &id).await;
             if state.is_err() || state.is_ok_and(|state| state.is_none_or(|(status, _)| status.is_terminal())) {
                 break;
             }

@@ -49,10 +49,11 @@ async fn parked(venue: &TestVenue, child: &JobId) -> SessionKey {
     let pending =
         PendingJob { agent: "helper".parse().unwrap(), started: START, under: Some(Mandate::default()), frame: 0 };
     let state = SessionState { pending: [(child.clone(), pending)].into(), ..SessionState::default() };
-    let seat = SessionSnapshot { version: 1, state: serde_json::to_vec(&state).unwrap().into(), quota: None };
+    let snapshot = SessionSnapshot { version: 1, state: serde_json::to_vec(&state).unwrap().into(), quota: None };
     let key = SessionKey { agent: "parent".parse().unwrap(), session: "s".parse().unwrap() };
-    let seated = venue.venue.store.set_session(venue.venue.now(), &venue.owner, &key, Some(&seat), &[]).await.unwrap();
-    assert_eq!(seated, SetSessionOutcome::Done);
+    let outcome =
+        venue.venue.store.set_session(venue.venue.now(), &venue.owner, &key, Some(&snapshot), &[]).await.unwrap();
+    assert_eq!(outcome, SetSessionOutcome::Done);
     let submission = Submission { input: json!("go"), session_id: Some(key.session.clone()), ..Submission::default() };
     venue.arrive("parent", "p1", true, submission).await;
     key

@@ -1,6 +1,6 @@
-//! A process's way to the simulated queue.
+//! The link of a process to the simulated queue.
 
-use super::plan::{Server, What};
+use super::plan::{FaultKind, Server};
 use super::queue::{Queue, Queued};
 use super::world::{Link, Lost};
 use async_trait::async_trait;
@@ -40,9 +40,9 @@ fn unavailable(_: Lost) -> BusError {
 impl FarQueue {
     /// There and, when it has been done, back.
     async fn call<T>(&self, act: impl FnOnce(&Queue) -> T) -> Result<T, BusError> {
-        self.link.way(Server::Queue).await.map_err(unavailable)?;
+        self.link.transmit(Server::Queue).await.map_err(unavailable)?;
         let done = act(&self.server);
-        self.link.way(Server::Queue).await.map_err(unavailable)?;
+        self.link.transmit(Server::Queue).await.map_err(unavailable)?;
         Ok(done)
     }
 
@@ -68,9 +68,9 @@ impl FarQueue {
 
     fn is_mute(&self) -> bool {
         let world = &self.link.world;
-        let mute = world.plan.now(world.now()).any(|what| what == What::Mute);
+        let mute = world.plan.active(world.now()).any(|kind| kind == FaultKind::Mute);
         if mute {
-            world.hit("mute");
+            world.count_fault("mute");
         }
         mute
     }
@@ -84,7 +84,7 @@ impl FarQueue {
             loop {
                 match live.recv().await {
                     Ok((subject, body)) => {
-                        link.lives().await;
+                        link.wait_until_running().await;
                         if let Some(heard) = hear(subject, body) {
                             return Some((heard, (live, link)));
                         }
@@ -178,9 +178,9 @@ impl LiveFeed for FarQueue {
 #[async_trait]
 impl Bus for FarQueue {
     async fn receive(&self, max: usize, when_empty: WhenEmpty) -> Result<Vec<Delivery>, BusError> {
-        self.link.way(Server::Queue).await.map_err(unavailable)?;
+        self.link.transmit(Server::Queue).await.map_err(unavailable)?;
         let taken = self.taken(max, when_empty).await;
-        self.link.way(Server::Queue).await.map_err(unavailable)?;
+        self.link.transmit(Server::Queue).await.map_err(unavailable)?;
         let deliver = |(sequence, queued): (u64, Queued)| {
             let Queued { owner, agent, kind, id, body, published, delivered, .. } = queued;
             let shown = (&self.link.name, id.as_deref().unwrap_or("-"));
@@ -224,7 +224,7 @@ impl Bus for FarQueue {
         Ok(Box::pin(async move {
             loop {
                 let said = told.recv().await;
-                link.lives().await;
+                link.wait_until_running().await;
                 match said {
                     Ok(BusMessage { to: MessageAddress::Out { owner: of, job: ended, .. }, .. })
                         if of == owner && ended == job =>
@@ -277,17 +277,17 @@ impl Alarms for FarQueue {
     }
 
     async fn listen_ringing(&self) -> Result<BoxStream<'static, RingingAlarm>, BusError> {
-        self.link.way(Server::Queue).await.map_err(unavailable)?;
+        self.link.transmit(Server::Queue).await.map_err(unavailable)?;
         let ringing = unfold(self.clone(), |queue| async move {
             let server = Arc::clone(&queue.server);
             loop {
-                queue.link.lives().await;
+                queue.link.wait_until_running().await;
                 let mut changed = pin!(server.changed.notified());
                 changed.as_mut().enable();
                 match server.ring() {
                     Ok((sequence, alarm)) => {
                         // The connection is over with it, and it rings again after the ack wait.
-                        queue.link.way(Server::Queue).await.ok()?;
+                        queue.link.transmit(Server::Queue).await.ok()?;
                         let settle = Arc::new(Answered { queue: queue.clone(), sequence });
                         return Some((RingingAlarm { alarm, settle }, queue));
                     }

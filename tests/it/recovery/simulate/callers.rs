@@ -2,7 +2,7 @@
 
 use super::bus::{FarQueue, send};
 use super::fleet::Fleet;
-use super::plan::{Plan, TROUBLE};
+use super::plan::{FAULT_TIME, Plan};
 use super::queue::Job;
 use super::simulated_agents::{ALONE, HIRED};
 use crate::support::dice::Dice;
@@ -24,7 +24,7 @@ use trellis::venue::ingress::{self, Arrival, SubmitError};
 use trellis::venue::operation::Caller;
 use trellis::venue::{approvals, jobs, timers};
 
-/// A caller tries again after so long.
+/// Pause before a caller sends again.
 const AGAIN: Duration = Duration::from_millis(300);
 
 /// A task or a message that somebody sends, the same bytes each time.
@@ -36,7 +36,7 @@ pub struct Sent {
     pub way: Way,
 }
 
-/// How it went in.
+/// How a submission was received.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Way {
     Accepted,
@@ -65,9 +65,9 @@ pub struct Diary {
 fn letters(fleet: &Fleet) -> Vec<(Duration, String, Sent, bool, bool)> {
     let mut dice = Dice(fleet.seed ^ 0x1e77_e125);
     let number = 5 + dice.below(14);
-    let end = u64::try_from(TROUBLE.as_millis()).unwrap();
-    // By the seed alone: the same letters go out when troubles are left out.
-    let troubles = Plan::new(fleet.seed, fleet.workers).troubles;
+    let end = u64::try_from(FAULT_TIME.as_millis()).unwrap();
+    // By the seed alone: the same letters go out when faults are left out.
+    let faults = Plan::new(fleet.seed, fleet.workers).faults;
     let letter = |n| {
         let agent = *dice.pick(&HIRED);
         let name = format!("e{n:03}");
@@ -90,7 +90,7 @@ fn letters(fleet: &Fleet) -> Vec<(Duration, String, Sent, bool, bool)> {
         // Most of them where something goes wrong, or is about to.
         let at = match dice.below(3) {
             0 => Duration::from_millis(dice.below(end)),
-            _ => dice.pick(&troubles).at.saturating_sub(Duration::from_millis(dice.below(3_000))),
+            _ => dice.pick(&faults).at.saturating_sub(Duration::from_millis(dice.below(3_000))),
         };
         let sent = Sent { agent, task, submission, way: Way::Queued };
         (at, name, sent, dice.below(3) == 0, dice.below(4) == 0)

@@ -3,7 +3,7 @@
 use super::callers::{Diary, Way};
 use super::fleet::Fleet;
 use super::model::Calls;
-use super::plan::What;
+use super::plan::FaultKind;
 use crate::support::venue::all_jobs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,9 +57,9 @@ struct Evidence<'a> {
 /// All checks: what is wrong, and how much was done.
 pub async fn all(fleet: &Fleet, diary: &Diary) -> (Vec<String>, BTreeMap<&'static str, u64>) {
     let jobs = all_jobs(&fleet.venue, &fleet.owner).await;
-    let lost = fleet.world.plan.has(|what| what == What::LostTail);
+    let lost = fleet.world.plan.has(|kind| kind == FaultKind::LostTail);
     let mut evidence =
-        Evidence { fleet, diary, jobs, records: records(fleet).await, lost, wrong: fleet.world.wrongs() };
+        Evidence { fleet, diary, jobs, records: records(fleet).await, lost, wrong: fleet.world.violations() };
     evidence.books().await;
     let refused = evidence.completions();
     evidence.submissions(&refused);
@@ -140,7 +140,7 @@ impl Evidence<'_> {
     }
 
     fn killed(&self) -> bool {
-        self.fleet.world.plan.has(|what| matches!(what, What::Kill(_)))
+        self.fleet.world.plan.has(|kind| matches!(kind, FaultKind::Kill(_)))
     }
 
     /// What was accepted has one job, what was refused has none.
@@ -182,7 +182,7 @@ impl Evidence<'_> {
                     let by_caller = [&cancelled, &maybe].iter().any(|all| all.contains(&job.head.id));
                     by_caller || job.head.parent.is_some() || self.lost
                 }
-                (JobStatus::Failed, Some(ErrorCode::Dead)) => self.fleet.world.plan.troubles.len() > 1,
+                (JobStatus::Failed, Some(ErrorCode::Dead)) => self.fleet.world.plan.faults.len() > 1,
                 (JobStatus::Failed, Some(ErrorCode::BudgetExceeded)) => job.head.agent.as_str() == "spender",
                 (JobStatus::Rejected, _) => job.head.agent.as_str() == "slow",
                 _ => false,

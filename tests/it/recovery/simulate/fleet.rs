@@ -1,8 +1,8 @@
-//! The processes of a simulation: workers that die, stand still, stop and begin anew, each with its own ways and clock.
+//! The processes of a simulation: workers that die, stand still, stop and begin anew, each with its link and clock.
 
 use super::bus::FarQueue;
 use super::model::{FarModel, Provider};
-use super::plan::{Plan, Trouble, What};
+use super::plan::{FaultKind, Plan, PlannedFault};
 use super::queue::Queue;
 use super::store::{FarStore, ServerStore};
 use super::world::{Link, START, Sabotage, World};
@@ -60,7 +60,7 @@ pub struct Fleet {
     starts: Mutex<Vec<u64>>,
 }
 
-/// A venue over these ways.
+/// Makes the venue of one process.
 fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>, clock: Clock, history: History) -> Venue {
     Venue {
         store,
@@ -90,8 +90,8 @@ impl Fleet {
         let queue = Queue::new(&world, Clock::from_timers(START), LEASE, seed ^ 0x0b05);
         let script = Script::from_rules("rules", ScriptRules::parse(RULES).unwrap());
         let provider = Arc::new(Provider { script, calls: Mutex::new(BTreeMap::new()) });
-        // Another world's: no trouble reaches it, and it takes no time.
-        let link = Link::new(&World::still(), "inspector".into(), None, 0);
+        // A link of another world: no fault affects it, and it takes no time.
+        let link = Link::new(&World::instant(), "inspector".into(), None, 0);
         let bus = Arc::new(FarQueue { server: Arc::clone(&queue), link });
         let inner = Arc::clone(&store.inner);
         let venue = Arc::new(venue(inner, bus, Clock::from_timers(START), History::default()));
@@ -99,7 +99,7 @@ impl Fleet {
         Arc::new(Self { seed, world, store, queue, provider, owner, workers, venue, starts })
     }
 
-    /// The ways of a caller, whom troubles of servers reach, and its venue.
+    /// Makes the queue and the venue of a caller, whose link only faults of servers affect.
     pub fn caller(&self, name: &str, number: u64) -> (FarQueue, Arc<Venue>) {
         let link = Link::new(&self.world, name.to_owned(), None, self.seed ^ (0xca11 + number));
         let bus = FarQueue { server: Arc::clone(&self.queue), link: Arc::clone(&link) };
@@ -107,7 +107,7 @@ impl Fleet {
         let tail = Arc::new(AckLogStore::new(Arc::new(FarStore { server: Arc::clone(&self.store), link })));
         let history = History::new(Some(Arc::clone(&tail)), None);
         let venue = Arc::new(venue(tail, Arc::new(bus.clone()), Clock::from_timers(self.now()), history));
-        if self.world.plan.has(|what| what == What::LostTail) {
+        if self.world.plan.has(|kind| kind == FaultKind::LostTail) {
             tokio::spawn(losses::watch(Arc::clone(&venue), name.to_owned(), CancellationToken::new()));
         }
         (bus, venue)
@@ -150,7 +150,7 @@ impl Fleet {
 
     fn options(&self, name: String) -> WorkerOptions {
         // What is lost is put back by the auditor. Where nothing can be, it must not hide what is lost all the same.
-        let audits = self.world.plan.has(|what| what == What::LostTail);
+        let audits = self.world.plan.has(|kind| kind == FaultKind::LostTail);
         WorkerOptions {
             rates: RateSettings::default(),
             auth: Arc::<Auth>::default(),
@@ -179,24 +179,24 @@ impl Fleet {
 
     /// The lives of one worker, until the simulation ends.
     pub async fn live(self: Arc<Self>, worker: usize) {
-        let ends = |what| what == What::Kill(worker) || what == What::Stop(worker);
-        let troubles: Vec<Trouble> =
-            self.world.plan.troubles.iter().copied().filter(|trouble| ends(trouble.what)).collect();
+        let ends = |kind| kind == FaultKind::Kill(worker) || kind == FaultKind::Stop(worker);
+        let faults: Vec<PlannedFault> =
+            self.world.plan.faults.iter().copied().filter(|fault| ends(fault.kind)).collect();
         let mut process = self.start(worker);
-        for trouble in troubles {
-            sleep(trouble.at.saturating_sub(self.world.now())).await;
+        for fault in faults {
+            sleep(fault.at.saturating_sub(self.world.now())).await;
             let (link, shutdown) = &process;
-            if matches!(trouble.what, What::Stop(_)) {
-                self.world.hit("stop");
+            if matches!(fault.kind, FaultKind::Stop(_)) {
+                self.world.count_fault("stop");
                 self.world.note(format_args!("{} is asked to stop", link.name));
                 shutdown.trigger();
                 shutdown.run(GRACE).await;
             } else {
-                self.world.hit("kill");
+                self.world.count_fault("kill");
                 self.world.note(format_args!("{} is killed", link.name));
             }
             link.kill();
-            sleep(trouble.until().saturating_sub(self.world.now())).await;
+            sleep(fault.until().saturating_sub(self.world.now())).await;
             process = self.start(worker);
         }
         std::future::pending::<()>().await;
@@ -204,12 +204,12 @@ impl Fleet {
 
     /// Sets the store back, as often as planned.
     pub async fn lose_tails(self: Arc<Self>) {
-        let troubles = self.world.plan.troubles.clone();
-        for trouble in troubles.into_iter().filter(|trouble| trouble.what == What::LostTail) {
-            sleep(trouble.at.saturating_sub(self.world.now())).await;
+        let faults = self.world.plan.faults.clone();
+        for fault in faults.into_iter().filter(|fault| fault.kind == FaultKind::LostTail) {
+            sleep(fault.at.saturating_sub(self.world.now())).await;
             let kept = self.store.keep();
-            sleep(trouble.until().saturating_sub(self.world.now())).await;
-            self.world.hit("lost tail");
+            sleep(fault.until().saturating_sub(self.world.now())).await;
+            self.world.count_fault("lost tail");
             self.world.note("the store is set back");
             self.store.set_back(&kept);
         }

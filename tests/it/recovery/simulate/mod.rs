@@ -2,8 +2,8 @@
 //!
 //! Everything that happens is a function of the seed. The runtime has one thread and paused time, so that a sleep is over
 //! as soon as nothing else runs; all clocks are [`Clock::from_timers`](trellis::process::clock::Clock::from_timers),
-//! each with its own error. What chance there is (waits on ways, what is lost, what is sent and when) comes from dice of
-//! the seed; the product's own chance is its ids of leases, which name nothing that the trace shows, and jitter, which
+//! each with its own error. What chance there is (times of messages, what is lost, what is sent and when) comes from dice
+//! of the seed; the product's own chance is its ids of leases, which name nothing that the trace shows, and jitter, which
 //! is 0 here.
 //!
 //! ```text
@@ -16,12 +16,12 @@
 //! what isn't told apart by the conformance suites and the differential tests holds of Redis, too.
 //! [`ServerStore`](store::ServerStore) knows nothing of them and sees whether what was granted, recorded and committed
 //! fits. A process that is killed reaches nobody any more, at any await; its successor starts with nothing. When the
-//! troubles are over and nothing moves, [`check`] closes the books.
+//! faults are over and nothing moves, [`check`] closes the books.
 //!
 //! A store that is set back (`TRELLIS_SIMULATE_LOST_TAIL=1`) isn't part of the usual run: what died with a process that
 //! alone knew of it (the answer of somebody outside, a timer's end) is missing rightly, and is judged as wrong still.
 //!
-//! `TRELLIS_SIMULATE_SEED` runs one seed and shows its trace, `TRELLIS_SIMULATE_ONLY` leaves all troubles but these
+//! `TRELLIS_SIMULATE_SEED` runs one seed and shows its trace, `TRELLIS_SIMULATE_ONLY` leaves all faults but these
 //! (their places, with commas; empty for none) out; `TRELLIS_SIMULATE_FROM`, `…_SEEDS` and `…_JOBS` run many, see
 //! `tests/simulate.sh`.
 
@@ -51,10 +51,10 @@ const REGRESSIONS: &[(u64, &str)] = &[];
 
 /// Seeds of the short run.
 const SHORT: u64 = 8;
-/// What servers may do wrong: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
+/// Names of the bugs that servers can have on purpose: `TRELLIS_SIMULATE_SABOTAGE=NoFence tests/simulate.sh`.
 const SABOTAGES: [&str; 6] = ["NoFence", "DropOutbox", "ForgetReply", "AdmitAgain", "LoseMessages", "LoseCompletions"];
-/// Of so many seeds one finds each of them; the first that did was the 14th at most when this was written, and it is
-/// another one with every change of what a turn reads and writes.
+/// Number of seeds of which at least one must find each of them. When this was written, one of the first 14 did; which
+/// one changes with every change of what a turn reads and writes.
 const SEARCHED: u64 = 60;
 
 fn number(name: &str) -> Option<u64> {
@@ -62,7 +62,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("TRELLIS_SIMULATE_{name}: expected a number, got `{text}`")))
 }
 
-/// A run that must be right; otherwise with everything that is needed to see why it isn't.
+/// Runs a seed that must be right; panics with all that shows why it isn't.
 fn right(seed: u64) -> Outcome {
     let outcome = simulate(seed, Plan::new(seed, run::workers(seed)));
     assert!(outcome.wrong.is_empty(), "{}", failing(seed, &outcome));
@@ -89,12 +89,12 @@ fn the_same_seed_gives_the_same_bytes() {
     for seed in [3, 8] {
         let plan = || Plan::new(seed, run::workers(seed));
         let (one, other) = (simulate(seed, plan()), simulate(seed, plan()));
-        assert!(one.mark.1 > 500, "something happens: {:?}", one.mark);
-        if one.mark != other.mark {
+        assert!(one.digest.1 > 500, "something happens: {:?}", one.digest);
+        if one.digest != other.digest {
             let at = one.tail.lines().zip(other.tail.lines()).find(|(a, b)| a != b);
             panic!(
                 "two runs of seed {seed} differ: {:?} and {:?}, in the end of the trace at {at:?}",
-                one.mark, other.mark
+                one.digest, other.digest
             );
         }
     }
@@ -112,7 +112,7 @@ fn faulty_simulated_servers_are_detected() {
     }
 }
 
-/// One seed, looked at.
+/// Runs the seed of `TRELLIS_SIMULATE_SEED` and prints its trace.
 #[test]
 fn a_chosen_seed_ends_with_a_clean_audit() {
     let Some(seed) = number("SEED") else { return };
@@ -120,25 +120,26 @@ fn a_chosen_seed_ends_with_a_clean_audit() {
     if let Ok(only) = std::env::var("TRELLIS_SIMULATE_ONLY") {
         let kept: Vec<usize> = only.split(',').filter_map(|at| at.trim().parse().ok()).collect();
         let mut at = 0..;
-        plan.troubles.retain(|_| kept.contains(&at.next().unwrap_or(usize::MAX)));
+        plan.faults.retain(|_| kept.contains(&at.next().unwrap_or(usize::MAX)));
     }
     let outcome = simulate(seed, plan);
-    eprintln!("{}\n{:#?}\n{:?}\n{:?}", outcome.tail, outcome.plan, outcome.hits, outcome.done);
+    eprintln!("{}\n{:#?}\n{:?}\n{:?}", outcome.tail, outcome.plan, outcome.fault_counts, outcome.done);
     assert!(outcome.wrong.is_empty(), "seed {seed}: {:#?}", outcome.wrong);
 }
 
-/// What many seeds come to.
+/// Sums over the runs of many seeds.
 #[derive(Default)]
 struct Sum {
     seeds: u64,
     seconds: f64,
-    hits: BTreeMap<&'static str, (u64, u64)>,
+    /// How often each kind of fault has affected something, and in how many seeds.
+    fault_counts: BTreeMap<&'static str, (u64, u64)>,
     done: BTreeMap<&'static str, u64>,
     failed: Vec<u64>,
 }
 
 impl Sum {
-    /// Time and pace.
+    /// Formats the real time since `begin` and the seeds per second.
     fn so_far(&self, begin: Instant) -> String {
         let real = begin.elapsed().as_secs_f64();
         let each = real / f64::from(u32::try_from(self.seeds.max(1)).unwrap());
@@ -148,8 +149,8 @@ impl Sum {
     fn add(&mut self, seed: u64, outcome: &Outcome) {
         self.seeds += 1;
         self.seconds += outcome.simulated.as_secs_f64();
-        for (what, n) in &outcome.hits {
-            let (times, seeds) = self.hits.entry(what).or_default();
+        for (what, n) in &outcome.fault_counts {
+            let (times, seeds) = self.fault_counts.entry(what).or_default();
             (*times, *seeds) = (*times + n, *seeds + 1);
         }
         for (what, n) in &outcome.done {
@@ -197,7 +198,7 @@ fn many_seeds_end_with_a_clean_audit() {
     let sum = sum.into_inner().unwrap();
     let hours = sum.seconds / 3600.0;
     println!("{} seeds from {from}, {}, {hours:.1} h simulated", sum.seeds, sum.so_far(begin));
-    for (what, (times, in_seeds)) in &sum.hits {
+    for (what, (times, in_seeds)) in &sum.fault_counts {
         println!("  hit {what}: {times} times in {in_seeds} seeds");
     }
     for (what, n) in &sum.done {

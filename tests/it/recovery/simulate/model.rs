@@ -1,6 +1,6 @@
 //! The simulated model: rules answer, late or not at all, and every call is written down.
 
-use super::plan::What;
+use super::plan::FaultKind;
 use super::store::ServerStore;
 use super::world::Link;
 use async_trait::async_trait;
@@ -31,7 +31,7 @@ pub struct Calls {
     pub failed: u32,
 }
 
-/// A process's way to it.
+/// The provider as one process sees it.
 pub struct FarModel {
     pub provider: Arc<Provider>,
     pub store: Arc<ServerStore>,
@@ -54,26 +54,26 @@ impl Model for FarModel {
         _secrets: &[OpenedSecret],
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
-        self.link.lives().await;
+        self.link.wait_until_running().await;
         let (world, turn) = (&self.link.world, &request.turn);
         world.note(format_args!("{} asks {turn}", self.link.name));
         if let Some((session, number)) = place(turn)
             && self.store.was_told(&session, number)
         {
-            world.wrong(format!("{turn} is asked again after its holder was told of the reply"));
+            world.record_violation(format!("{turn} is asked again after its holder was told of the reply"));
         }
         self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().begun += 1;
         live.meter.mark(CallStage::Sent);
         // Now and then longer than a lease.
         let longest = if self.link.below(6) == 0 { 8_000 } else { 400 };
         sleep(Duration::from_millis(1 + self.link.below(longest))).await;
-        self.link.lives().await;
-        let down = world.plan.now(world.now()).find_map(|what| match what {
-            What::Overloaded(percent) => Some(percent),
+        self.link.wait_until_running().await;
+        let down = world.plan.active(world.now()).find_map(|kind| match kind {
+            FaultKind::Overloaded(percent) => Some(percent),
             _ => None,
         });
         if down.is_some_and(|percent| self.link.percent(percent)) {
-            world.hit("overloaded");
+            world.count_fault("overloaded");
             live.meter.mark(CallStage::Refused);
             self.provider.calls.lock().unwrap().entry(turn.clone()).or_default().failed += 1;
             let retry_after = (self.link.below(2) == 0).then(|| Duration::from_millis(self.link.below(3_000)));

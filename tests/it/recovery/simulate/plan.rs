@@ -4,139 +4,142 @@
 use crate::support::dice::Dice;
 use std::time::Duration;
 
-/// Nothing new goes wrong from here on; what does is over soon after.
-pub const TROUBLE: Duration = Duration::from_secs(40);
+/// Simulated time in which faults begin; after it none begins, and those that last end soon.
+pub const FAULT_TIME: Duration = Duration::from_secs(40);
 
-/// What processes talk to.
+/// A server that processes talk to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
     Store,
     Queue,
 }
 
-/// One thing that goes wrong.
+/// A kind of fault. A `usize` is the number of a worker, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
-    /// The process of a worker is gone at once; another takes its place when the time is over.
+pub enum FaultKind {
+    /// The process of a worker is killed; another takes its place when the fault is over.
     Kill(usize),
-    /// A worker is asked to stop, and another takes its place when the time is over.
+    /// A worker is asked to stop, and another takes its place when the fault is over.
     Stop(usize),
-    /// A worker stands still.
+    /// The process of a worker makes no progress until the fault is over.
     Standstill(usize),
-    /// One worker reaches one server no more.
+    /// One worker can't reach one server.
     Cut(usize, Server),
-    /// Nobody reaches a server.
+    /// No process can reach a server.
     Away(Server),
-    /// So many of a hundred calls are lost, on the way there or on the way back.
+    /// Percentage of requests to a server, and of its answers, that are lost.
     Lossy(Server, u64),
-    /// Every way takes up to so many milliseconds.
+    /// A request or an answer takes up to so many milliseconds.
     Slow(u64),
-    /// So many of a hundred messages are delivered again while the first delivery is served.
+    /// Percentage of messages that are delivered again while the first delivery is served.
     Twice(u64),
-    /// Messages come in any order.
+    /// Messages are delivered in random order.
     Shuffled,
-    /// So many of a hundred model calls fail.
+    /// Percentage of model calls that fail.
     Overloaded(u64),
-    /// What is said live is lost.
+    /// Live messages, which no queue keeps, are lost.
     Mute,
-    /// The clock of a worker that starts meanwhile is off by so many milliseconds.
+    /// The clock of a worker that starts meanwhile is wrong by so many milliseconds.
     Skew(usize, i64),
-    /// The store is set back to where it was at the beginning.
+    /// When the fault is over, the store is set back to its state at the beginning of the fault.
     LostTail,
 }
 
-/// One thing that goes wrong, and when.
+/// A fault and its time, counted from the beginning of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Trouble {
+pub struct PlannedFault {
     pub at: Duration,
     pub lasts: Duration,
-    pub what: What,
+    pub kind: FaultKind,
 }
 
-impl Trouble {
+impl PlannedFault {
+    /// Returns the time at which the fault is over.
     pub fn until(&self) -> Duration {
         self.at + self.lasts
     }
 
+    /// Whether the fault has begun at `now` and is not over.
     pub fn covers(&self, now: Duration) -> bool {
         self.at <= now && now < self.until()
     }
 }
 
-/// All that goes wrong.
+/// All faults of a simulation.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    pub troubles: Vec<Trouble>,
+    pub faults: Vec<PlannedFault>,
 }
 
 impl Plan {
-    /// By the seed, for so many workers.
+    /// Chooses the faults by the seed, for so many workers.
     pub fn new(seed: u64, workers: usize) -> Self {
         let mut dice = Dice(seed ^ 0x7a0b_1e5d);
         let number = 1 + dice.below(8);
-        let mut troubles: Vec<_> = (0..number).map(|_| Self::one(&mut dice, workers)).collect();
-        troubles.sort_by_key(|trouble| trouble.at);
+        let mut faults: Vec<_> = (0..number).map(|_| Self::one(&mut dice, workers)).collect();
+        faults.sort_by_key(|fault| fault.at);
         // A store that is set back tells holders apart by the time: the clocks must agree then.
-        if troubles.iter().any(|trouble| trouble.what == What::LostTail) {
-            troubles.retain(|trouble| !matches!(trouble.what, What::Skew(..)));
+        if faults.iter().any(|fault| fault.kind == FaultKind::LostTail) {
+            faults.retain(|fault| !matches!(fault.kind, FaultKind::Skew(..)));
         }
-        Self { troubles }
+        Self { faults }
     }
 
-    fn one(dice: &mut Dice, workers: usize) -> Trouble {
-        let trouble = TROUBLE.as_millis().try_into().unwrap_or(u64::MAX);
-        let at = Duration::from_millis(dice.below(trouble));
+    /// Chooses one fault.
+    fn one(dice: &mut Dice, workers: usize) -> PlannedFault {
+        let end = FAULT_TIME.as_millis().try_into().unwrap_or(u64::MAX);
+        let at = Duration::from_millis(dice.below(end));
         let lasts = Duration::from_millis(*dice.pick(&[300, 1_500, 4_000, 9_000, 20_000]));
         let worker = usize::try_from(dice.below(workers as u64)).unwrap();
         let server = *dice.pick(&[Server::Store, Server::Queue]);
         let percent = 1 + dice.below(40);
-        let what = match dice.below(32) {
-            0..6 => What::Kill(worker),
-            6..8 => What::Stop(worker),
-            8..12 => What::Standstill(worker),
-            12..15 => What::Cut(worker, server),
-            15..17 => What::Away(server),
-            17..20 => What::Lossy(server, percent),
-            20..22 => What::Slow(1 + dice.below(2_000)),
-            22..24 => What::Twice(percent),
-            24..26 => What::Shuffled,
-            26..28 => What::Overloaded(percent),
-            28 => What::Mute,
+        let kind = match dice.below(32) {
+            0..6 => FaultKind::Kill(worker),
+            6..8 => FaultKind::Stop(worker),
+            8..12 => FaultKind::Standstill(worker),
+            12..15 => FaultKind::Cut(worker, server),
+            15..17 => FaultKind::Away(server),
+            17..20 => FaultKind::Lossy(server, percent),
+            20..22 => FaultKind::Slow(1 + dice.below(2_000)),
+            22..24 => FaultKind::Twice(percent),
+            24..26 => FaultKind::Shuffled,
+            26..28 => FaultKind::Overloaded(percent),
+            28 => FaultKind::Mute,
             29..31 => {
                 let skew = i64::try_from(dice.below(16_000)).unwrap() - 8_000;
-                return Trouble { at: Duration::ZERO, lasts: TROUBLE, what: What::Skew(worker, skew) };
+                return PlannedFault { at: Duration::ZERO, lasts: FAULT_TIME, kind: FaultKind::Skew(worker, skew) };
             }
             // Not part of the usual run yet: see the module.
-            _ if std::env::var_os("TRELLIS_SIMULATE_LOST_TAIL").is_some() => What::LostTail,
-            _ => What::Mute,
+            _ if std::env::var_os("TRELLIS_SIMULATE_LOST_TAIL").is_some() => FaultKind::LostTail,
+            _ => FaultKind::Mute,
         };
         // What was acknowledged longer ago than this is with every replica.
-        let lasts = if what == What::LostTail { lasts.min(Duration::from_millis(1_500)) } else { lasts };
-        Trouble { at, lasts, what }
+        let lasts = if kind == FaultKind::LostTail { lasts.min(Duration::from_millis(1_500)) } else { lasts };
+        PlannedFault { at, lasts, kind }
     }
 
-    /// Those at work now.
-    pub fn now(&self, now: Duration) -> impl Iterator<Item = What> + '_ {
-        self.troubles.iter().filter(move |trouble| trouble.covers(now)).map(|trouble| trouble.what)
+    /// Returns the faults that have begun at `now` and are not over.
+    pub fn active(&self, now: Duration) -> impl Iterator<Item = FaultKind> + '_ {
+        self.faults.iter().filter(move |fault| fault.covers(now)).map(|fault| fault.kind)
     }
 
-    /// Until when a worker stands still.
-    pub fn standstill(&self, worker: usize, now: Duration) -> Option<Duration> {
-        let stands = |trouble: &&Trouble| trouble.what == What::Standstill(worker) && trouble.covers(now);
-        self.troubles.iter().filter(stands).map(Trouble::until).max()
+    /// Returns the time at which the standstill of a worker is over; `None` if it is not in one.
+    pub fn end_of_standstill(&self, worker: usize, now: Duration) -> Option<Duration> {
+        let stands = |fault: &&PlannedFault| fault.kind == FaultKind::Standstill(worker) && fault.covers(now);
+        self.faults.iter().filter(stands).map(PlannedFault::until).max()
     }
 
-    /// What a process that starts now has as its clock's error, in milliseconds.
+    /// Returns the error of a worker's clock in milliseconds.
     pub fn skew(&self, worker: usize) -> i64 {
-        let of = |trouble: &Trouble| match trouble.what {
-            What::Skew(of, skew) if of == worker => Some(skew),
+        let of = |fault: &PlannedFault| match fault.kind {
+            FaultKind::Skew(of, skew) if of == worker => Some(skew),
             _ => None,
         };
-        self.troubles.iter().find_map(of).unwrap_or(0)
+        self.faults.iter().find_map(of).unwrap_or(0)
     }
 
-    /// Whether it has a trouble like that.
-    pub fn has(&self, like: impl Fn(What) -> bool) -> bool {
-        self.troubles.iter().any(|trouble| like(trouble.what))
+    /// Whether it has a fault of a kind that `like` accepts.
+    pub fn has(&self, like: impl Fn(FaultKind) -> bool) -> bool {
+        self.faults.iter().any(|fault| like(fault.kind))
     }
 }

@@ -1,6 +1,6 @@
 //! The simulated server of the queue: a work queue of what comes in, what goes out, jobs for external workers, alarms.
 
-use super::plan::{Plan, What};
+use super::plan::{FaultKind, Plan};
 use super::world::{Sabotage, World};
 use crate::support::dice::Dice;
 use bytes::Bytes;
@@ -87,8 +87,8 @@ impl Queue {
         })
     }
 
-    /// The plan of this moment.
-    fn trouble(&self) -> (&Plan, Duration) {
+    /// Returns the plan, and the simulated time since the beginning.
+    fn plan_and_time(&self) -> (&Plan, Duration) {
         (&self.world.plan, self.world.now())
     }
 
@@ -161,14 +161,15 @@ impl Queue {
     /// Up to `max` ready messages, with their sequences.
     pub fn take(&self, max: usize) -> Vec<(u64, Queued)> {
         let now = self.clock.steady();
-        let (plan, at) = self.trouble();
-        let twice = plan.now(at).find_map(|what| if let What::Twice(percent) = what { Some(percent) } else { None });
-        let shuffled = plan.now(at).any(|what| what == What::Shuffled);
+        let (plan, at) = self.plan_and_time();
+        let twice =
+            plan.active(at).find_map(|kind| if let FaultKind::Twice(percent) = kind { Some(percent) } else { None });
+        let shuffled = plan.active(at).any(|kind| kind == FaultKind::Shuffled);
         let mut kept = self.kept.lock().unwrap();
         let ready = kept.entries.iter().filter(|(_, entry)| entry.ready <= now);
         let mut ready: Vec<u64> = ready.map(|(sequence, _)| *sequence).collect();
         if shuffled && ready.len() > 1 {
-            self.world.hit("shuffled");
+            self.world.count_fault("shuffled");
             for end in (1..ready.len()).rev() {
                 ready.swap(end, usize::try_from(self.below(end as u64 + 1)).unwrap());
             }
@@ -183,7 +184,7 @@ impl Queue {
             entry.delivered += 1;
             entry.ready = now + self.ack_wait;
             if twice.is_some_and(|percent| self.below(100) < percent) {
-                self.world.hit("twice");
+                self.world.count_fault("twice");
                 entry.ready = now + Duration::from_millis(self.below(60));
             }
             taken.push((sequence, entry.clone()));

@@ -3,7 +3,7 @@
 use super::callers::{self, Diary};
 use super::check;
 use super::fleet::Fleet;
-use super::plan::{Plan, TROUBLE};
+use super::plan::{FAULT_TIME, Plan, PlannedFault};
 use super::simulated_agents;
 use super::world::Sabotage;
 use std::collections::BTreeMap;
@@ -15,37 +15,40 @@ use trellis::domain::agent::AgentConfig;
 use trellis::domain::authority::Authority;
 use trellis::venue::agents;
 
-/// What is under way when the troubles are over comes to rest within this.
+/// Longest time after the last fault until nothing is under way any more.
 const REST: Duration = Duration::from_mins(5);
-/// Pause between two looks whether it has.
+/// Pause between two checks whether anything is under way.
 const LOOK: Duration = Duration::from_millis(1_300);
-/// Lines of the trace that are shown of a failure.
+/// Number of lines of the trace that are shown of a failure.
 const LINES: usize = 60;
 
-/// What became of a run.
+/// The result of a run.
 pub struct Outcome {
     pub plan: Plan,
+    /// Violations of the rules; a right run has none.
     pub wrong: Vec<String>,
-    /// Of the whole trace.
-    pub mark: (u64, u64),
-    /// Its end.
+    /// Hash and number of all lines of the trace.
+    pub digest: (u64, u64),
+    /// Last lines of the trace.
     pub tail: String,
-    pub hits: BTreeMap<&'static str, u64>,
+    /// How often each kind of fault has affected something, by name.
+    pub fault_counts: BTreeMap<&'static str, u64>,
+    /// How many of each kind of thing were done, by name.
     pub done: BTreeMap<&'static str, u64>,
     pub simulated: Duration,
 }
 
-/// Workers of a fleet, by its seed.
+/// Returns the number of workers of a fleet, by its seed.
 pub fn workers(seed: u64) -> usize {
     usize::try_from(1 + seed % 3).unwrap()
 }
 
-/// Runs a seed with these troubles.
+/// Runs a seed with these faults.
 pub fn simulate(seed: u64, plan: Plan) -> Outcome {
     sabotaged(seed, plan, None)
 }
 
-/// The same over servers that do something wrong.
+/// Runs a seed with these faults over servers that have a bug on purpose.
 pub fn sabotaged(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let outcome = runtime.block_on(live_through(seed, plan, sabotage));
@@ -65,7 +68,7 @@ async fn live_through(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outc
     tokio::spawn(callers::decide(Arc::clone(&fleet)));
     tokio::spawn(callers::serve(Arc::clone(&fleet)));
     callers::work(Arc::clone(&fleet), Arc::clone(&diary)).await;
-    let over = plan.troubles.iter().map(super::plan::Trouble::until).max().unwrap_or_default().max(TROUBLE);
+    let over = plan.faults.iter().map(PlannedFault::until).max().unwrap_or_default().max(FAULT_TIME);
     sleep(over.saturating_sub(fleet.world.now())).await;
     callers::end_timers(&fleet, &diary).await;
     let latest = fleet.world.now() + REST;
@@ -81,8 +84,9 @@ async fn live_through(seed: u64, plan: Plan, sabotage: Option<Sabotage>) -> Outc
     if let Some(moving) = moving {
         wrong.insert(0, format!("it never ends: {moving}"));
     }
-    let (mark, tail, hits) = (fleet.world.mark(), fleet.world.tail(usize::MAX), fleet.world.hits());
-    Outcome { plan, wrong, mark, tail, hits, done, simulated }
+    let (digest, tail, fault_counts) =
+        (fleet.world.trace_digest(), fleet.world.tail(usize::MAX), fleet.world.fault_counts());
+    Outcome { plan, wrong, digest, tail, fault_counts, done, simulated }
 }
 
 async fn prepare(fleet: &Fleet) {
@@ -94,30 +98,30 @@ async fn prepare(fleet: &Fleet) {
     }
 }
 
-/// Troubles without which the run fails all the same are left out: the places of those that are needed.
+/// Returns the positions in the plan of the faults without which the run doesn't fail.
 fn needed(seed: u64, plan: &Plan) -> Vec<usize> {
-    let mut kept: Vec<usize> = (0..plan.troubles.len()).collect();
-    for leave in (0..plan.troubles.len()).rev() {
+    let mut kept: Vec<usize> = (0..plan.faults.len()).collect();
+    for leave in (0..plan.faults.len()).rev() {
         let fewer: Vec<usize> = kept.iter().copied().filter(|at| *at != leave).collect();
-        let troubles = fewer.iter().map(|at| plan.troubles[*at]).collect();
-        if !simulate(seed, Plan { troubles }).wrong.is_empty() {
+        let faults = fewer.iter().map(|at| plan.faults[*at]).collect();
+        if !simulate(seed, Plan { faults }).wrong.is_empty() {
             kept = fewer;
         }
     }
     kept
 }
 
-/// Everything that is needed to see why a run went wrong.
+/// Describes a run that went wrong: its violations, its faults, the end of its trace, and how to repeat it.
 pub fn failing(seed: u64, outcome: &Outcome) -> String {
     let needed = needed(seed, &outcome.plan);
     let mut text = format!("seed {seed} goes wrong:\n");
     for wrong in &outcome.wrong {
         let _ = writeln!(text, "- {wrong}");
     }
-    let _ = writeln!(text, "its troubles, with * those that it takes:");
-    for (at, trouble) in outcome.plan.troubles.iter().enumerate() {
+    let _ = writeln!(text, "its faults, with * those that it takes:");
+    for (at, fault) in outcome.plan.faults.iter().enumerate() {
         let star = if needed.contains(&at) { '*' } else { ' ' };
-        let _ = writeln!(text, "{star} {at}: {trouble:?}");
+        let _ = writeln!(text, "{star} {at}: {fault:?}");
     }
     let lines: Vec<&str> = outcome.tail.lines().collect();
     let end = &lines[lines.len().saturating_sub(LINES)..];

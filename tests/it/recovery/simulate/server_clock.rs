@@ -23,7 +23,7 @@ pub struct OwnClock {
 impl OwnClock {
     /// A conformance suite says itself what time it is.
     fn now(&self, given: Millis) -> Millis {
-        if self.world.still { given } else { START.plus(self.world.now()) }
+        if self.world.is_instant { given } else { START.plus(self.world.now()) }
     }
 }
 
@@ -50,7 +50,7 @@ impl Layer for OwnClock {
             owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>, outbox: &[OutboxEntry]
         ) -> FinishOutcome;
         set_job_paused(owner: &Owner, session: &SessionKey, job: &JobId, pause: bool) -> ParkOutcome;
-        set_session(owner: &Owner, session: &SessionKey, seat: Option<&SessionSnapshot>, checks: &[DocWrite]) -> SetSessionOutcome;
+        set_session(owner: &Owner, session: &SessionKey, snapshot: Option<&SessionSnapshot>, checks: &[DocWrite]) -> SetSessionOutcome;
         amend(owner: &Owner, session: &SessionKey, amend: &Amend) -> AmendOutcome;
         forget(owner: &Owner, forget: &ForgetRequest) -> ForgetOutcome;
         sweep(owner: &Owner, grace: Duration, limit: u32) -> SweepResult;

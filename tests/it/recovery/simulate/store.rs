@@ -1,5 +1,5 @@
-//! The simulated store: the embedded store's own rules in memory, watched by somebody who knows nothing of them, and each
-//! process's way there.
+//! The simulated store: the embedded store's own rules in memory, checked by code that knows nothing of them, and the
+//! store as each process sees it.
 
 use super::plan::Server;
 use super::server_clock::OwnClock;
@@ -90,7 +90,9 @@ impl ServerStore {
         if recorded {
             known.told.insert(epoch, turn);
         } else if known.recorded == turn && !known.turns.contains_key(&turn) {
-            self.world.wrong(format!("the recorded reply of {session}/{turn} isn't handed out with epoch {epoch}"));
+            self.world.record_violation(format!(
+                "the recorded reply of {session}/{turn} isn't handed out with epoch {epoch}"
+            ));
         }
         known.granted = known.granted.max(epoch);
     }
@@ -110,17 +112,24 @@ impl ServerStore {
         if let Some(epoch) = known.turns.get(&turn) {
             if *epoch != lease.epoch {
                 let (session, other) = (&lease.session, lease.epoch);
-                self.world.wrong(format!("turn {turn} of {session} is committed by epoch {epoch} and by {other}"));
+                self.world
+                    .record_violation(format!("turn {turn} of {session} is committed by epoch {epoch} and by {other}"));
             }
             return;
         }
         if lease.epoch < known.granted {
             let (session, epoch, granted) = (&lease.session, lease.epoch, known.granted);
-            self.world.wrong(format!("turn {turn} of {session} is committed by {epoch}, which {granted} has fenced"));
+            self.world.record_violation(format!(
+                "turn {turn} of {session} is committed by {epoch}, which {granted} has fenced"
+            ));
         }
         let expected = known.turns.last_key_value().map_or(turn, |(last, _)| last + 1);
         if turn != expected {
-            self.world.wrong(format!("turn {turn} of {} is committed after {}", lease.session, expected - 1));
+            self.world.record_violation(format!(
+                "turn {turn} of {} is committed after {}",
+                lease.session,
+                expected - 1
+            ));
         }
         known.turns.insert(turn, lease.epoch);
     }
@@ -204,7 +213,7 @@ impl Layer for ServerStore {
     }
 }
 
-/// A process's way to the store.
+/// The store as one process sees it.
 pub struct FarStore {
     pub server: Arc<ServerStore>,
     pub link: Arc<Link>,
@@ -224,10 +233,10 @@ impl Layer for FarStore {
             store: "simulated".into(),
             reason: format!("`{}`: the {at} is lost", method.name),
         };
-        self.link.way(Server::Store).await.map_err(|_| lost("request"))?;
+        self.link.transmit(Server::Store).await.map_err(|_| lost("request"))?;
         self.link.world.note(format_args!("{} {}", self.link.name, method.name));
         let answer = call().await;
-        self.link.way(Server::Store).await.map_err(|_| lost("answer"))?;
+        self.link.transmit(Server::Store).await.map_err(|_| lost("answer"))?;
         answer
     }
 

@@ -1,7 +1,7 @@
-//! What all parts of one simulation share: its time, its troubles and its trace; and the ways between processes and
+//! What all parts of one simulation share: its time, its faults and its trace; and the links between processes and
 //! servers, on which messages are late or lost.
 
-use super::plan::{Plan, Server, What};
+use super::plan::{FaultKind, Plan, Server};
 use crate::support::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -12,34 +12,36 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use trellis::domain::time::Millis;
 
-/// When simulations begin: a Saturday noon in UTC.
+/// Time by the clock at which simulations begin: 2026-03-28 12:00 UTC, a Saturday.
 pub const START: Millis = Millis(1_774_699_200_000);
-/// Lines of the trace that are kept to be shown.
-const SHOWN: usize = 20_000;
-/// A caller notices that it is cut off after so long at most.
+/// Number of the last lines of the trace that are kept.
+const TRACE_LINES: usize = 20_000;
+/// Longest time after which a sender notices that a message or its answer was lost, in milliseconds.
 const TIMEOUT: u64 = 1_500;
+/// Longest time that a message takes where nothing slows it down, in microseconds.
+const LATENCY: u64 = 3_000;
 
-/// What a server does wrong on purpose, so that it is seen that it would be seen.
+/// A bug that a server has on purpose: the simulation must find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sabotage {
-    /// The store lets a holder commit whose lease another has.
+    /// The store accepts commits of a holder whose lease another has taken.
     NoFence,
-    /// The store forgets the first message that a commit decided.
+    /// The store drops the first outbox message of each commit.
     DropOutbox,
-    /// The store keeps recorded replies to itself.
+    /// The store grants leases without the replies that were recorded.
     ForgetReply,
-    /// The store takes what was admitted before for new.
+    /// The store admits an event again that it admitted before.
     AdmitAgain,
-    /// The store keeps no marks of answers that nobody may have heard of, as before there were any.
+    /// The store keeps no marks of answers that sessions may not have received, as builds before those marks.
     DropMarks,
-    /// The queue loses one in so many of the messages to agents that it has accepted.
+    /// The queue loses one in so many messages to agents that it has accepted.
     LoseMessages(u64),
     /// The queue loses one in so many completions.
     LoseCompletions(u64),
 }
 
 impl Sabotage {
-    /// By its name in the environment, e.g. `NoFence` or `LoseMessages`.
+    /// Finds a sabotage by its name in the environment, e.g. `NoFence` or `LoseMessages`.
     pub fn named(name: &str) -> Option<Self> {
         let all = [
             Self::NoFence,
@@ -54,82 +56,84 @@ impl Sabotage {
     }
 }
 
-/// One simulation.
+/// The state of one simulation.
 pub struct World {
+    /// Faults and their times.
     pub plan: Plan,
     pub sabotage: Option<Sabotage>,
     begin: Instant,
-    /// Ways take no time, and nothing is by chance: under a conformance suite.
-    pub still: bool,
+    /// Whether messages take no time and nothing is random, for conformance suites.
+    pub is_instant: bool,
     trace: Mutex<Trace>,
 }
 
-/// Everything that happened, as a number; the end of it as text.
+/// What happened: a hash of all lines, and the text of the last ones.
 #[derive(Default)]
 struct Trace {
     hash: DefaultHasher,
     lines: VecDeque<String>,
     count: u64,
-    /// How often troubles really hit something, by name.
-    hits: BTreeMap<&'static str, u64>,
-    /// What must not be, as it is seen.
-    wrong: Vec<String>,
+    /// How often each kind of fault has affected something, by name.
+    fault_counts: BTreeMap<&'static str, u64>,
+    /// Violations of the rules, in the order in which they were seen.
+    violations: Vec<String>,
 }
 
 impl World {
     pub fn new(plan: Plan, sabotage: Option<Sabotage>) -> Arc<Self> {
-        Arc::new(Self { plan, sabotage, begin: Instant::now(), still: false, trace: Mutex::default() })
+        Arc::new(Self { plan, sabotage, begin: Instant::now(), is_instant: false, trace: Mutex::default() })
     }
 
-    /// One in which nothing takes time.
-    pub fn still() -> Arc<Self> {
+    /// Makes a world without faults, in which messages take no time.
+    pub fn instant() -> Arc<Self> {
         let (plan, begin) = (Plan::default(), Instant::now());
-        Arc::new(Self { plan, sabotage: None, begin, still: true, trace: Mutex::default() })
+        Arc::new(Self { plan, sabotage: None, begin, is_instant: true, trace: Mutex::default() })
     }
 
-    /// Simulated time since the beginning.
+    /// Returns the simulated time since the beginning.
     pub fn now(&self) -> Duration {
         self.begin.elapsed()
     }
 
-    /// Something has happened.
+    /// Appends a line to the trace, with the time.
     pub fn note(&self, what: impl Display) {
         let line = format!("{:>10.4} {what}", self.now().as_secs_f64());
         let mut trace = self.trace.lock().unwrap();
         line.hash(&mut trace.hash);
         trace.count += 1;
-        if trace.lines.len() == SHOWN {
+        if trace.lines.len() == TRACE_LINES {
             trace.lines.pop_front();
         }
         trace.lines.push_back(line);
     }
 
-    /// A trouble has hit something.
-    pub fn hit(&self, what: &'static str) {
-        *self.trace.lock().unwrap().hits.entry(what).or_default() += 1;
+    /// Counts that a fault of this name has affected something.
+    pub fn count_fault(&self, name: &'static str) {
+        *self.trace.lock().unwrap().fault_counts.entry(name).or_default() += 1;
     }
 
-    /// Something has happened that must not.
-    pub fn wrong(&self, what: String) {
+    /// Records that something has happened which must not.
+    pub fn record_violation(&self, what: String) {
         self.note(format_args!("WRONG: {what}"));
-        self.trace.lock().unwrap().wrong.push(what);
+        self.trace.lock().unwrap().violations.push(what);
     }
 
-    pub fn wrongs(&self) -> Vec<String> {
-        self.trace.lock().unwrap().wrong.clone()
+    pub fn violations(&self) -> Vec<String> {
+        self.trace.lock().unwrap().violations.clone()
     }
 
-    pub fn hits(&self) -> BTreeMap<&'static str, u64> {
-        self.trace.lock().unwrap().hits.clone()
+    /// Returns how often each kind of fault has affected something, by name.
+    pub fn fault_counts(&self) -> BTreeMap<&'static str, u64> {
+        self.trace.lock().unwrap().fault_counts.clone()
     }
 
-    /// The same for the same seed.
-    pub fn mark(&self) -> (u64, u64) {
+    /// Returns the hash and the number of all lines of the trace, which are the same in every run of one seed.
+    pub fn trace_digest(&self) -> (u64, u64) {
         let trace = self.trace.lock().unwrap();
         (trace.hash.finish(), trace.count)
     }
 
-    /// The last `lines` of the trace.
+    /// Returns the last `lines` lines of the trace.
     pub fn tail(&self, lines: usize) -> String {
         let trace = self.trace.lock().unwrap();
         let skip = trace.lines.len().saturating_sub(lines);
@@ -137,14 +141,16 @@ impl World {
     }
 }
 
-/// A message didn't arrive, or its answer.
+/// Error: a message or its answer didn't arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost;
 
-/// The ways of one process.
+/// The connections of one process to the servers.
 pub struct Link {
     pub world: Arc<World>,
+    /// Name of the process in the trace.
     pub name: String,
+    /// Number of the worker in the plan; `None` for a process that faults of workers don't reach.
     worker: Option<usize>,
     dead: AtomicBool,
     dice: Mutex<Dice>,
@@ -156,7 +162,7 @@ impl Link {
         Arc::new(Self { world: Arc::clone(world), name, worker, dead, dice: Mutex::new(Dice(seed)) })
     }
 
-    /// The process is gone: whatever it does from now on reaches nobody, and nothing reaches it.
+    /// Kills the process: from now on nothing that it sends arrives, and nothing reaches it.
     pub fn kill(&self) {
         self.dead.store(true, Ordering::Relaxed);
     }
@@ -165,61 +171,65 @@ impl Link {
         self.dead.load(Ordering::Relaxed)
     }
 
+    /// Returns a random number below `end`; 0 if `end` is 0.
     pub fn below(&self, end: u64) -> u64 {
         self.dice.lock().unwrap().below(end)
     }
 
-    /// Whether a chance of so many in a hundred comes true.
+    /// Returns true at random, `percent` times in a hundred.
     pub fn percent(&self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// Goes on when the process does: never in a dead one, later in one that stands still.
-    pub async fn lives(&self) {
+    /// Waits until no standstill stops the process; for ever if it is dead.
+    pub async fn wait_until_running(&self) {
         loop {
             if self.is_dead() {
                 return std::future::pending().await;
             }
             let now = self.world.now();
-            let Some(until) = self.worker.and_then(|worker| self.world.plan.standstill(worker, now)) else { return };
-            self.world.hit("standstill");
+            let Some(until) = self.worker.and_then(|worker| self.world.plan.end_of_standstill(worker, now)) else {
+                return;
+            };
+            self.world.count_fault("standstill");
             sleep(until.saturating_sub(now)).await;
         }
     }
 
-    /// One way between the process and a server, in either direction.
-    pub async fn way(&self, server: Server) -> Result<(), Lost> {
-        self.lives().await;
-        if self.world.still {
+    /// Waits while a message is on its way between the process and a server, in either direction.
+    pub async fn transmit(&self, server: Server) -> Result<(), Lost> {
+        self.wait_until_running().await;
+        if self.world.is_instant {
             return Ok(());
         }
-        let slow = self.world.plan.now(self.world.now()).filter_map(|what| match what {
-            What::Slow(millis) => Some(millis * 1_000),
+        // Longest time of the message, in microseconds.
+        let slow = self.world.plan.active(self.world.now()).filter_map(|kind| match kind {
+            FaultKind::Slow(millis) => Some(millis * 1_000),
             _ => None,
         });
-        let slowest = slow.max().unwrap_or(3_000);
-        if self.below(2) == 0 || slowest > 3_000 {
+        let slowest = slow.max().unwrap_or(LATENCY);
+        if self.below(2) == 0 || slowest > LATENCY {
             sleep(Duration::from_micros(self.below(slowest))).await;
-            self.lives().await;
+            self.wait_until_running().await;
         }
-        if !self.is_lost(server) {
+        if !self.decide_loss(server) {
             return Ok(());
         }
         sleep(Duration::from_millis(self.below(TIMEOUT))).await;
-        self.lives().await;
+        self.wait_until_running().await;
         Err(Lost)
     }
 
-    /// Whether what is on its way now is lost.
-    fn is_lost(&self, server: Server) -> bool {
-        for what in self.world.plan.now(self.world.now()) {
-            let hit = match what {
-                What::Cut(worker, of) if Some(worker) == self.worker && of == server => "cut",
-                What::Away(of) if of == server => "away",
-                What::Lossy(of, percent) if of == server && self.percent(percent) => "lost",
+    /// Decides whether a message between the process and a server is lost now, and counts the fault that loses it.
+    fn decide_loss(&self, server: Server) -> bool {
+        for kind in self.world.plan.active(self.world.now()) {
+            let name = match kind {
+                FaultKind::Cut(worker, of) if Some(worker) == self.worker && of == server => "cut",
+                FaultKind::Away(of) if of == server => "away",
+                FaultKind::Lossy(of, percent) if of == server && self.percent(percent) => "lost",
                 _ => continue,
             };
-            self.world.hit(hit);
+            self.world.count_fault(name);
             return true;
         }
         false

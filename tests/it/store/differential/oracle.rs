@@ -383,28 +383,28 @@ impl Oracle {
         }
     }
 
-    pub fn seated(
+    pub fn replaced(
         &mut self,
         around: &Around,
         session: &SessionKey,
-        seat: Option<&SessionSnapshot>,
+        snapshot: Option<&SessionSnapshot>,
         answer: SetSessionOutcome,
     ) {
         let known = self.of(session);
         if let Some(until) = known.record.live_until(around.now) {
             return assert_eq!(answer, SetSessionOutcome::Held(until));
         }
-        let Some(seat) = seat else {
+        let Some(snapshot) = snapshot else {
             assert_eq!(answer, SetSessionOutcome::Done);
             return self.erase(session);
         };
-        let is_same = known.state.as_ref() == Some(&seat.state);
-        if !known.record.is_vacant(seat.version, is_same) {
+        let is_same = known.state.as_ref() == Some(&snapshot.state);
+        if !known.record.is_vacant(snapshot.version, is_same) {
             return assert_eq!(answer, SetSessionOutcome::Taken);
         }
         assert_eq!(answer, SetSessionOutcome::Done);
-        known.record.restore(around.now, seat.version);
-        known.state = Some(seat.state.clone());
+        known.record.restore(around.now, snapshot.version);
+        known.state = Some(snapshot.state.clone());
     }
 
     /// `due` is sorted.

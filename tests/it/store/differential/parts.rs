@@ -60,7 +60,7 @@ const DONE: [&str; 12] = [
     "pause",
     "resume",
     "amend",
-    "seat",
+    "set_session",
 ];
 
 /// Cases that the runs must meet together and didn't: all but what can't be.

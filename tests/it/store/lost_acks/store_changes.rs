@@ -107,10 +107,11 @@ async fn turn(store: &dyn Store, of: &str, writes: Vec<DocWrite>) {
     assert!(matches!(committed, CommitOutcome::Done(_)), "{committed:?}");
 }
 
-async fn seat(store: &dyn Store, name: &str, is_there: bool) {
-    let seat = SessionSnapshot { version: 1, state: Bytes::from_static(b"{}"), quota: None };
-    let seated = store.set_session(Millis(0), &owner(), &session(name), is_there.then_some(&seat), &[]).await.unwrap();
-    assert_eq!(seated, SetSessionOutcome::Done, "{name}");
+async fn set_session(store: &dyn Store, name: &str, is_there: bool) {
+    let snapshot = SessionSnapshot { version: 1, state: Bytes::from_static(b"{}"), quota: None };
+    let outcome =
+        store.set_session(Millis(0), &owner(), &session(name), is_there.then_some(&snapshot), &[]).await.unwrap();
+    assert_eq!(outcome, SetSessionOutcome::Done, "{name}");
 }
 
 async fn amend(store: &dyn Store, name: &str, then: Amendment) {
@@ -133,7 +134,7 @@ pub(super) async fn prepare(store: &dyn Store) {
     }
     store.set_job_paused(Millis(0), &owner(), &session("resumed"), &job(2), true).await.unwrap();
     for name in ["old", "titled", "gone"] {
-        seat(store, name, true).await;
+        set_session(store, name, true).await;
     }
     admit(store, "main", Some(event("first", EventKind::Message, None))).await;
     turn(store, "main", Vec::new()).await;
@@ -153,8 +154,8 @@ async fn change(store: &dyn Store) {
     let finish = JobFinish { job: job(1), status: JobStatus::Cancelled, result };
     store.finish(Millis(0), &owner(), &session("cancelled"), &finish, None, &[]).await.unwrap();
     store.set_job_paused(Millis(0), &owner(), &session("resumed"), &job(2), false).await.unwrap();
-    seat(store, "fork", true).await;
-    seat(store, "old", false).await;
+    set_session(store, "fork", true).await;
+    set_session(store, "old", false).await;
     amend(store, "titled", Amendment::State(Bytes::from_static(b"{\"title\":1}"))).await;
     amend(store, "gone", Amendment::Remove { arrivals: 0 }).await;
     let forget =

@@ -24,18 +24,18 @@ async fn a_shard_that_moves_to_a_new_node_stays_complete() {
     let Some(mut cluster) = RedisCluster::start().await else { return };
     let store = RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap();
     let load = Load::start(store, 4).await;
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     let new = cluster.nodes.len();
     // It has no functions: they come with the first call.
     cluster.grow().await;
     for owner in load.owners() {
         let (slot, primary) = place(&cluster, &owner).await;
         cluster.move_slot(slot, primary, new, Duration::from_millis(30)).await;
-        load.goes_on(20).await;
+        load.wait_for_progress(20).await;
     }
     let seen = load.stop().await;
     assert_eq!(seen.errors, [""; 0], "a move is waited for");
-    seen.is_whole().await;
+    seen.assert_nothing_lost().await;
     let left = cluster.nodes[new].text(&["INFO", "keyspace"]).await;
     assert!(left.contains("db0:keys="), "the new node has them: {left}");
 }
@@ -46,15 +46,15 @@ async fn a_primary_that_is_killed_is_replaced_and_no_commit_is_lost() {
     let options = RedisOptions { wait_replicas: 1, ..cluster.options(ServerOrInjected::Injected) };
     let store = RedisStore::open(options).await.unwrap();
     let load = Load::start(Arc::clone(&store), 6).await;
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     let (_, killed) = place(&cluster, &load.owners()[0]).await;
     cluster.nodes[killed].kill();
     cluster.promoted(PRIMARIES + killed).await;
     // It has no replica now, so that nothing counts, until it is back as one.
     assert!(cluster.nodes[killed].start_again());
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     let seen = load.stop().await;
-    seen.is_whole().await;
+    seen.assert_nothing_lost().await;
     let said = seen.errors.join("\n");
     assert!(!said.contains("invalid record or reply"), "{said}");
 }
@@ -64,15 +64,15 @@ async fn a_paused_primary_is_replaced_and_the_new_one_found() {
     let Some(cluster) = RedisCluster::start().await else { return };
     let store = RedisStore::open(cluster.options(ServerOrInjected::Injected)).await.unwrap();
     let load = Load::start(store, 3).await;
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     let (_, paused) = place(&cluster, &load.owners()[0]).await;
     cluster.nodes[paused].pause(true);
     let since = Instant::now();
     cluster.promoted(PRIMARIES + paused).await;
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     let away = since.elapsed();
     cluster.nodes[paused].pause(false);
-    load.goes_on(20).await;
+    load.wait_for_progress(20).await;
     load.stop().await;
     // A call to it that was under way ends after 5 s, and another is made anew.
     assert!(away < Duration::from_secs(45), "{away:?}");

@@ -144,7 +144,7 @@ local function hand_out(o, now, s, lease, entries)
     calls[#calls + 1] = ''
   end
   return {
-    'run', number(o, s, 'epoch'), ends, ground(o, s), number(o, s, 'version'), fact(o, s, 'done') or '', f[1], f[2], calls,
+    'run', number(o, s, 'epoch'), ends, versions(o, s), number(o, s, 'version'), fact(o, s, 'done') or '', f[1], f[2], calls,
     answer(entries),
     number(o, s, 'arrivals'), fact(o, s, 'attempts') or '',
   }

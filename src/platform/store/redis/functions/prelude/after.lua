@@ -15,7 +15,7 @@ end
 local function held(o, now, s)
   local entries = pending(o, s, tonumber(fact(o, s, 'limit')))
   serve(o, now, s, entries)
-  return { 'held', answer(entries), number(o, s, 'arrivals'), ground(o, s) }
+  return { 'held', answer(entries), number(o, s, 'arrivals'), versions(o, s) }
 end
 
 -- {'released', wakes} or {'held', mailbox, arrivals, versions}

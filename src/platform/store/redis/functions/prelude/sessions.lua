@@ -59,7 +59,7 @@ local function policy_version(o)
 end
 
 -- Returns the versions that a turn depends on: the agent's gate, the owner's policy, the mark of its erasures.
-local function ground(o, s)
+local function versions(o, s)
   read_ahead(o, stands_on(s))
   local gate, line = doc(o, gate_key(agent_of(s)))
   return { line and gate or 0, policy_version(o), (doc(o, 'erasures')) }
@@ -76,7 +76,7 @@ local function mail_entry(o, s, member, raw)
   return { member, kind, job, job and job_status(o, job), crashes, string.sub(raw, rest) }
 end
 
--- Lowest start of the order of a task: `HIGH` of src/domain/priority.rs.
+-- Lowest start of the order of a task: `HIGH_PREFIX` of src/domain/priority.rs.
 local TASKS = '25-'
 
 -- Makes sure that the entries contain a task if there is one, however much is before it: the one that has begun, else

@@ -15,7 +15,7 @@ local function erase_session(o, s)
   forget_facts(s)
 end
 
-register('seat', function(keys, args)
+register('set_session', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, known, s = clock(take()), take() == '1', take()
   if known and is_empty(o) then
@@ -70,7 +70,7 @@ register('amend', function(keys, args)
   end
   local fits = state and version ~= '0' or not state and (fact(o, s, 'arrivals') or '0') == arrivals
   if not known or not is_version or has ~= was or not fits or #conflicts(o, checks) > 0 then
-    return { 'stirred' }
+    return { 'changed' }
   end
   if state then
     weigh_state(o, s, state)
@@ -88,7 +88,7 @@ local function take_resting(take)
 end
 
 -- Whether a session has work or new events. An absent one was forgotten by an earlier try of this call.
-local function stirred(o, s, arrivals)
+local function has_changed(o, s, arrivals)
   if not call('ZSCORE', o .. ':sessions', s) then
     return false
   end
@@ -103,8 +103,8 @@ register('forget', function(keys, args)
   local documents, events = list(take, function(t) return t() end), list(take, function(t) return t() end)
   local sessions, lost = list(take, take_resting), list(take, function(t) return t() end)
   for _, resting in ipairs(sessions) do
-    if stirred(o, resting[1], resting[2]) then
-      return { 'stirred', resting[1] }
+    if has_changed(o, resting[1], resting[2]) then
+      return { 'changed', resting[1] }
     end
   end
   for _, resting in ipairs(sessions) do
