@@ -12,8 +12,8 @@ use crate::config::{Config, StoreUrl};
 use crate::http;
 use crate::model::Model;
 use crate::model::endpoint::{Keys, ModelEndpoint, ProviderOptions, SCRIPTED, providers};
-use crate::model::registry::{ModelOptions, Models};
-use crate::model::script_place;
+use crate::model::models::{ModelOptions, Models};
+use crate::model::rules_path;
 use crate::ops;
 use crate::process::clock::Clock;
 use crate::process::host;
@@ -70,6 +70,7 @@ impl App {
         let queue = backends::open_bus(config, &opened, &clock, owner).await?;
         let (fsyncs, key) = (opened.fsyncs(), key.unwrap_or_default());
         let (store, history) = backends::protect_store(config, role, &opened, &queue, &key).await?;
+        let store = backends::limit_users(config, store);
         let OpenBus { bus, nats } = queue;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog = catalog
@@ -77,7 +78,7 @@ impl App {
             .with_resources(resource_kinds::open_kinds(config)?);
         let secrets = vault(config, role, &*store).await?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
-        let (spend, quota) = (config.spend.clone(), config.quota);
+        let (spend, quota) = (config.spend.clone(), config.quota.clone());
         let prompts = PromptCache::default();
         catalog.add_own_names([name.clone()]);
         let venue = Venue {
@@ -129,8 +130,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     let shutdown = Shutdown::new(Arc::clone(&metrics));
     shutdown.listen_to_signals().map_err(AppError::Signals)?;
     listen::check_free(config, role).await?;
-    if let Some(place) = &config.models.scripted {
-        script_place::check(place)?;
+    if let Some(rules) = &config.models.scripted {
+        rules_path::check(rules)?;
     }
     let app = tokio::select! {
         // Waiting for servers that are away ends with a signal too.

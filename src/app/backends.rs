@@ -15,6 +15,7 @@ use crate::store::embedded::EmbeddedStore;
 use crate::store::journaled::{Journal, JournaledStore};
 use crate::store::patient::PatientStore;
 use crate::store::redis::{RedisOptions, RedisStore, RedisTls, Servers};
+use crate::store::tenants::TenantStore;
 use crate::store::{HistoryCheck, Store, StoreInspection};
 use crate::venue::history::History;
 use std::convert::Infallible;
@@ -239,6 +240,12 @@ pub async fn protect_store(
     // A turn that outlives its lease has lost it: a longer wait for the server saves nothing.
     let policy = RetryPolicy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..RetryPolicy::CONNECT };
     Ok((Arc::new(PatientStore::new(tail, policy)), history))
+}
+
+/// Wraps the store with the limits on the users of tenants, if there are any.
+pub fn limit_users(config: &Config, store: Arc<dyn Store>) -> Arc<dyn Store> {
+    let limits = &config.quota.tenant_users;
+    if limits.is_none() { store } else { Arc::new(TenantStore::new(store, limits.clone())) }
 }
 
 /// Reads the files of `store.tls_*`.

@@ -6,7 +6,7 @@ use crate::bus::nats::BusOpenError;
 use crate::config::{SettingFileError, advice};
 use crate::domain::format::FormatError;
 use crate::domain::identity::NameMismatch;
-use crate::model::script_place::PlaceError;
+use crate::model::rules_path::RulesPathError;
 use crate::store::StoreError;
 use crate::store::embedded::StoreOpenError;
 use crate::store::redis::ServersUrlError;
@@ -63,7 +63,7 @@ pub enum AppError {
     Bus(#[from] BusError),
     /// The rules of the scripted model.
     #[error("`models.scripted`: {0}")]
-    Rules(#[from] PlaceError),
+    Rules(#[from] RulesPathError),
     /// The model client.
     #[error("the model client can't be set up: {0}")]
     Models(String),

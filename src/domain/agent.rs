@@ -384,6 +384,11 @@ impl AgentConfig {
                 return Err(DataError::root(Code::Unknown, format!("unknown key `{}`{hint}", quote_foreign(key))));
             }
         }
+        if !map.contains_key("model") && map.get("toolNames").is_some_and(|names| names == "covia") {
+            let why = "missing field `model`: there is no default here; Covia's is `llmOperation: \
+                       \"v/ops/langchain/openai\"`";
+            return Err(DataError::root(Code::Missing, why));
+        }
         config_forms::normalise(&mut map, &KEYS).map_err(|error| error.to_string())?;
         let mut config: Self = decode::typed_with_hint(&Value::Object(map))?;
         config.check()?;

@@ -256,11 +256,6 @@ impl Asset {
         std::str::from_utf8(&self.bytes).map_err(|error| AssetTextError { at: error.valid_up_to() })
     }
 
-    /// Returns the text that a context shows: the content, else the description.
-    pub fn context_text(&self) -> Option<&str> {
-        self.text().ok().or(self.record.description.as_deref())
-    }
-
     /// Returns the content as a value: parsed where its type is JSON, else as text.
     pub fn value(&self) -> Result<Value, AssetTextError> {
         let text = self.text()?;
@@ -360,9 +355,9 @@ mod tests {
             Asset { id: AssetId::of_content(bytes), record: draft.record, bytes: draft.bytes }
         };
         let broken = asset(b"abc\xff", "text/plain", Some("a picture"));
-        assert_eq!((broken.text(), broken.context_text()), (Err(AssetTextError { at: 3 }), Some("a picture")));
+        assert_eq!(broken.text(), Err(AssetTextError { at: 3 }));
         assert_eq!(broken.value().unwrap_err().to_string(), "the content is not UTF-8 from byte 3 on");
-        assert_eq!(asset(b"\xff", "image/png", None).context_text(), None);
+        assert_eq!(asset(b"\xff", "image/png", None).text(), Err(AssetTextError { at: 0 }));
         assert_eq!(asset(b"[1]", "application/json", None).value(), Ok(json!([1])));
         assert_eq!(asset(b"[1", "application/ld+json", None).value(), Ok(json!("[1")));
         assert_eq!(asset(b"[1]", "text/plain", Some("d")).value(), Ok(json!("[1]")));

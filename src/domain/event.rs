@@ -407,7 +407,7 @@ impl Mandate {
     pub fn may_share_turn(&self, other: &Self) -> bool {
         self.session_context == other.session_context
             && self.context_ids == other.context_ids
-            && self.envelope.is_same_authority(&other.envelope)
+            && self.envelope.may_share_turn(&other.envelope)
     }
 }
 

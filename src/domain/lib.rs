@@ -33,6 +33,7 @@ pub mod priority;
 pub mod consent;
 pub mod expiry;
 pub mod gate;
+pub mod tenant_users;
 pub mod quota;
 
 // The lattice and its values.

@@ -1,4 +1,5 @@
-//! Priority of a task among those of its agent, which decides its place in the mailbox.
+//! Priority of a task among those of its agent: it orders the tasks of a session in its mailbox, and the sessions of an
+//! agent that wait for a turn.
 
 use serde::{Deserialize, Serialize};
 
@@ -69,9 +70,11 @@ impl Priority {
     }
 }
 
-/// Prefix of the sort key of a task of high priority. The stores know it.
+/// Prefix of the [mailbox key](crate::event::mailbox_key) of a task of high priority; results and messages sort before
+/// it. A session whose mailbox has such a task is the first of its agent to get a turn.
 pub const HIGH_PREFIX: &str = "25-";
-/// Prefix of the sort key of a task of low priority. The stores know it.
+/// Prefix of the mailbox key of a task of low priority; tasks of normal priority have `3-`. A session whose mailbox begins
+/// with such a task is the last of its agent to get a turn.
 pub const LOW_PREFIX: &str = "4-";
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::domain::lattice::{Namespace, Path, PathError};
 use crate::domain::limits::READ_BYTES;
 use crate::venue::assets;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
-use crate::venue::tree::value_at;
+use crate::venue::tree::value_to_copy;
 use crate::venue::workspace::{TreeValue, WriteOp};
 use crate::view;
 use crate::view::asset::{
@@ -341,7 +341,7 @@ async fn asset_to_pin(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpE
         call.reads.note_kept(ResourcePath::asset(&id), format!("a/{id}"));
         return Ok(id);
     }
-    let value = value_at(call, from).await?.ok_or_else(missing)?;
+    let value = value_to_copy(call, from).await?.ok_or_else(missing)?;
     let form = AssetForm { content: Some(value), name: from.segments().last().cloned(), ..AssetForm::default() };
     let draft = form.draft(call.venue.now()).map_err(|e| invalid(&e))?;
     Ok(assets::put(call.venue, owner, &draft).await?.0)

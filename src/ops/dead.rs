@@ -77,13 +77,25 @@ impl Operation for ShowDeadLetter {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner, id) = (call.venue, &call.caller.owner, self.id);
-        let found = dead_letters::get(venue, owner, &id).await?;
-        let (letter, _) = found.ok_or_else(|| OpError::NotFound(RedriveError::Unknown(id.clone()).to_string()))?;
         let head = jobs::head(venue, owner, &id).await?;
-        let whole = head.is_some_and(|head| call.caller.reader().visibility(&head) == JobVisibility::Whole);
+        let visibility = head.map_or(JobVisibility::Nothing, |head| call.caller.reader().visibility(&head));
+        let Some((letter, _)) = dead_letters::get(venue, owner, &id).await? else {
+            return Err(OpError::NotFound(no_letter_text(&id, visibility)));
+        };
+        let whole = visibility == JobVisibility::Whole;
         let shown = if whole { DeadLetterView::with_input(&letter) } else { DeadLetterView::without_input(&letter) };
         Ok(OpOutput::of(&shown))
     }
+}
+
+/// Says that a job is no dead letter; of one that the caller may not see, that it doesn't exist.
+fn no_letter_text(id: &JobId, visibility: JobVisibility) -> String {
+    if visibility == JobVisibility::Nothing {
+        return format!("no job `{id}`; `trellis dead list` shows the dead letters");
+    }
+    format!(
+        "job `{id}` is no dead letter: only a task that killed too many workers is; `trellis job get {id}` shows how it stands"
+    )
 }
 
 /// Drive a task that failed again, whatever its code: as a new job in the same session. Twice is once.

@@ -24,6 +24,7 @@ use crate::venue::operation::{
     Caller, Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,
 };
 use crate::venue::timers;
+use crate::view::agent::AgentActivity;
 use crate::view::timer::{TimerPage, TimerSetView, TimerView, TimersFiredView, TriggerView};
 use crate::view::to_json;
 use schemars::JsonSchema;
@@ -236,9 +237,9 @@ async fn fire_now(call: &Invocation<'_>, agent: &AgentId, wait: Duration) -> Res
     let deadline = venue.clock.steady() + wait;
     loop {
         let status = agents::current_status(venue, owner, agent, record.status).await?;
-        let is_quiet = status != "RUNNING" && agents::is_idle(venue, owner, agent).await?;
+        let is_quiet = status != AgentActivity::Running && agents::is_idle(venue, owner, agent).await?;
         if is_quiet || venue.clock.steady() >= deadline {
-            return Ok(TimersFiredView { agent_id: agent.clone(), status: status.to_owned(), fired, woken });
+            return Ok(TimersFiredView { agent_id: agent.clone(), status, fired, woken });
         }
         tokio::time::sleep(QUIET_POLL).await;
     }

@@ -77,7 +77,9 @@ struct BackupVenue {
 
 impl Operation for BackupVenue {
     const PATH: &'static str = "v/ops/venue/backup";
-    const EFFECT: Effect = Effect::Once;
+    // A second copy under the same name is refused. With `Once` each copy would hold its own call as one without an end,
+    // and a restored store would ask what came of it.
+    const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         Need::only("venue/backup", ResourcePath::owner_document("policy"))

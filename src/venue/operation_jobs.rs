@@ -41,7 +41,8 @@ pub async fn operate(
         workspace: &workspace,
         scoped: &NO_SECTIONS,
         site: Site::Api { key },
-        reads: &Reads::default(),
+        reads: &Reads::of_copies(),
+        fills_prompt: false,
     };
     dispatch::invoke(&call, path, input).await
 }

@@ -136,7 +136,7 @@ async fn change_meters(venue: &Venue, limits: &[RateLimit], step: MeterStep) -> 
         let metering = Metering { limits: limits.to_vec(), meters: meters.clone(), now, step: step.clone() };
         venue.meters.apply(&venue.store, now, &owner, provider, metering)
     };
-    match own_records::change_or_reset::<Meter, _, _>(venue, &meters, change).await {
+    match own_records::change_or_reset::<Meter, _, _>(venue, &owner, &meters, change).await {
         Err(StoreError::Contended { .. }) => {
             let (reason, cause) = ("many calls begin at once".into(), WaitCause::ProviderLimit);
             Err(BookingError::OverLimit(RateWait { until: now.plus(PAUSE), reason, told: false, cause }))

@@ -358,7 +358,7 @@ impl<'v> WaitSearch<'v> {
         let ended = jobs::list_ended(self.venue, self.owner, &pending).await?;
         let rest: Vec<JobId> = pending.into_iter().filter(|id| !ended.contains(id)).collect();
         let Some(first) = rest.first() else { return self.ended_child(ended).await };
-        let open = jobs::read_states(self.venue, self.owner, &rest).await?;
+        let open = jobs::read_summaries(self.venue, self.owner, &rest).await?;
         let others = rest.len() - 1;
         let mut found: Option<(&Job, Option<WaitReason>)> = None;
         for child in &open {

@@ -66,7 +66,8 @@ pub struct Approval {
 pub enum ApprovalSubject {
     /// A planned call, which a person approves or rejects.
     Call {
-        /// Path of the operation, by whatever name it was called; `g/<agent>` or the tool's name for a delegate.
+        /// Path of the operation, by whatever name it was called; of a delegate `g/<agent>`, or the tool's name where
+        /// the delegate is anonymous.
         operation: String,
         /// Final arguments, with those that the runtime fills in; no value of a secret is in them.
         arguments: Value,

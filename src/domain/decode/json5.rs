@@ -1,7 +1,6 @@
 //! Rewrites JSON5 as JSON, which is then read as usual.
 
 use std::fmt::Write;
-use std::iter::Peekable;
 use std::str::Chars;
 
 /// Rewrites a text as JSON with the same value. `None` if it is no JSON5, or has a number that JSON can't write. The
@@ -46,7 +45,7 @@ impl Rewriter<'_> {
     }
 
     fn write_string(&mut self, quote: char) -> Option<()> {
-        let mut chars = self.rest[1..].chars().peekable();
+        let mut chars = self.rest[1..].chars();
         self.out.push('"');
         loop {
             match chars.next()? {
@@ -57,8 +56,7 @@ impl Rewriter<'_> {
             }
         }
         self.out.push('"');
-        let left: usize = chars.map(char::len_utf8).sum();
-        self.rest = &self.rest[self.rest.len() - left..];
+        self.rest = chars.as_str();
         Some(())
     }
 
@@ -111,18 +109,20 @@ fn push_char(out: &mut String, c: char) {
 }
 
 /// Writes the character behind a backslash.
-fn escape(chars: &mut Peekable<Chars<'_>>, out: &mut String) -> Option<()> {
+fn escape(chars: &mut Chars<'_>, out: &mut String) -> Option<()> {
     match chars.next()? {
         c @ ('b' | 'f' | 'n' | 'r' | 't' | 'u') => out.extend(['\\', c]),
         'v' => push_char(out, '\u{b}'),
-        '0' if !chars.peek().is_some_and(char::is_ascii_digit) => push_char(out, '\0'),
+        '0' if !chars.as_str().starts_with(|c: char| c.is_ascii_digit()) => push_char(out, '\0'),
         '0'..='9' => return None,
         'x' => {
             let [high, low] = [chars.next()?.to_digit(16)?, chars.next()?.to_digit(16)?];
             push_char(out, char::from(u8::try_from(high * 16 + low).ok()?));
         }
         '\r' => {
-            chars.next_if_eq(&'\n');
+            if chars.as_str().starts_with('\n') {
+                chars.next();
+            }
         }
         '\n' | '\u{2028}' | '\u{2029}' => {}
         c => push_char(out, c),

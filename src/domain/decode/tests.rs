@@ -389,7 +389,10 @@ fn json5_is_read_as_the_value_that_it_writes() {
         assert!(super::json5(text.as_bytes()).is_err(), "{text}");
     }
     assert!(super::json5(b"{a: 1, a: 2}").unwrap_err().to_string().contains("given twice"));
+    // Each is read in a moment: neither depth nor the number of texts makes reading a text slow.
     assert!(super::json5("[".repeat(100_000).as_bytes()).is_err());
+    assert!(super::json5("{'a':".repeat(100_000).as_bytes()).is_err());
+    assert!(super::json5(format!("[{}]", "'a',".repeat(100_000)).as_bytes()).is_err());
     let plain = super::json(b"{\"a\": }").unwrap_err();
     assert_eq!(super::json5(b"{\"a\": }"), Err(plain), "the error is that of JSON");
 }

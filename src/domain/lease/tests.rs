@@ -45,7 +45,7 @@ fn states() -> Vec<(&'static str, SessionRecord)> {
     let held = SessionRecord { lease: Some(lease(LATER)), ..due.clone() };
     vec![
         ("new", new.clone()),
-        ("seated", SessionRecord { version: TURN, touched: Millis(1), ..new.clone() }),
+        ("restored", SessionRecord { version: TURN, touched: Millis(1), ..new.clone() }),
         ("first event", SessionRecord { arrivals: 1, due: Some(LATER), ..new }),
         ("idle", idle.clone()),
         ("idle, looked at later", SessionRecord { due: Some(LATER), ..idle.clone() }),
@@ -129,7 +129,7 @@ const STEPS: [(&str, Step); 39] = [
     ("resume job", |s| format!("{:?}", s.resume_job(NOW))),
     ("vacant", |s| format!("{:?}", s.is_vacant(TURN, false))),
     ("vacant, same state", |s| format!("{:?}", s.is_vacant(TURN, true))),
-    ("seat", |s| format!("{:?}", s.restore(NOW, 9))),
+    ("restore", |s| format!("{:?}", s.restore(NOW, 9))),
     ("amend", |s| change(s, Some(b"then"), 0)),
     ("amend again", |s| change(s, Some(b"was"), 0)),
     ("drop", |s| change(s, None, 5)),
@@ -146,7 +146,7 @@ fn is_legal(step: &str, before: &SessionRecord) -> bool {
         "keep" | "release" | "release until" | "release and back off" | "release, more came" => {
             before.holder_state(EPOCH) == HolderState::Holds
         }
-        "seat" => before.is_vacant(9, false),
+        "restore" => before.is_vacant(9, false),
         _ => true,
     }
 }

@@ -13,8 +13,16 @@ pub const PUBLISHED_SOURCES: usize = 64;
 /// not take the room of others.
 pub const PUBLISHED_PER_OWNER: usize = 512;
 
-/// Published operations of a process, of all sources: with the largest schemas they take 80 MB.
-pub const PUBLISHED_OPERATIONS: usize = 5_000;
+/// Bytes of the schemas and descriptions of one owner's sources, and of those of sources for all owners: the largest
+/// servers have a fifth of it.
+pub const PUBLISHED_OWNER_BYTES: usize = 512 * 1024;
+
+/// Published operations of all owners in a process: 64 owners have all of theirs. Those of sources for all owners don't
+/// count, so that they have room whatever owners publish.
+pub const PUBLISHED_OPERATIONS: usize = 64 * PUBLISHED_PER_OWNER;
+
+/// Bytes of the schemas and descriptions of all owners in a process. In memory a schema takes some times its text.
+pub const PUBLISHED_BYTES: usize = 64 * PUBLISHED_OWNER_BYTES;
 
 /// Bytes of the input schema of a published operation: it stands in every prompt that offers the operation.
 pub const PUBLISHED_SCHEMA_BYTES: usize = 16 * 1024;

@@ -39,7 +39,7 @@ impl TryFrom<String> for PlainSecret {
 pub enum ValueError {
     /// The value is so short that masking it in outputs would hit ordinary text.
     #[error(
-        "expected a value of at least {SECRET_BYTES_LEAST} bytes, got {0}: shorter ones can't be told from ordinary text where outputs are masked"
+        "expected a value that can be told from ordinary text where outputs are masked, of at least {SECRET_BYTES_LEAST} bytes, got {0}"
     )]
     Short(usize),
     /// The value is larger than keys and certificates are.

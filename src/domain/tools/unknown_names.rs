@@ -9,10 +9,14 @@ use crate::lattice::catalog::is_stored_operation;
 use crate::lattice::catalog::{OPERATIONS, catalog_path};
 use crate::nearest::{did_you_mean, nearest};
 use crate::tools::{OperationDirectory, naming_errors};
+use crate::values::placeholder;
 use crate::visible::quote_foreign;
 
 /// Groups of operations that configurations of other systems name and that are not built, with the note.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
+
+/// Placeholder by which agntz inserts the input of a task.
+const INPUT_PLACEHOLDER: &str = "userQuery";
 
 /// The names that a venue knows.
 pub struct KnownNames<'k, D: OperationDirectory + ?Sized> {
@@ -54,6 +58,14 @@ impl AgentConfig {
         for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
             let caps = list.iter().flatten().enumerate();
             found.extend(caps.filter_map(|(at, cap)| unknown_ability(&format!("{key}[{at}]"), &cap.can)));
+        }
+        if placeholder::keys(&self.system_prompt).contains(&INPUT_PLACEHOLDER)
+            && self.context_mapping.rows_of(INPUT_PLACEHOLDER).next().is_none()
+        {
+            found.push(format!(
+                "`systemPrompt`: the placeholder `{INPUT_PLACEHOLDER}` inserts nothing unless `sessionContext` or \
+                 `contextMapping` has this key; leave it out: the input of a task stands in the prompt as it came"
+            ));
         }
         found
     }
@@ -168,6 +180,21 @@ mod tests {
             ),
         ] {
             assert_eq!(unknown(config.clone()), expected, "{config}");
+        }
+    }
+
+    #[test]
+    fn a_placeholder_of_the_input_is_reported() {
+        let mapped = json!([{"key": "userQuery", "source": "session.question"}]);
+        for (config, reported) in [
+            (json!({"kind": "llm", "instruction": "Answer.\n\n{{userQuery}}"}), 1),
+            (json!({"systemPrompt": "Answer ${userQuery}"}), 1),
+            (json!({"systemPrompt": "Answer ${userQuery}", "contextMapping": mapped}), 0),
+            (json!({"systemPrompt": "Answer ${question}"}), 0),
+        ] {
+            let found = unknown(config.clone());
+            assert_eq!(found.len(), reported, "{config}: {found:?}");
+            assert!(found.iter().all(|line| line.contains("the input of a task stands in the prompt")), "{found:?}");
         }
     }
 

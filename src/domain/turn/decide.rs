@@ -70,32 +70,32 @@ pub fn transcript_entry(event: &Event, prompt: PromptStyle) -> CallerMessage {
 }
 
 /// Returns the task if this turn shows it for the first time.
-pub fn begun_task(setting: &TurnInput) -> Option<&Event> {
-    let begun = setting.state.task.as_ref().map(|progress| &progress.job);
-    setting.plan.task.as_ref().filter(|task| begun != task.event.job()).map(|task| &task.event)
+pub fn begun_task(turn_input: &TurnInput) -> Option<&Event> {
+    let begun = turn_input.state.task.as_ref().map(|progress| &progress.job);
+    turn_input.plan.task.as_ref().filter(|task| begun != task.event.job()).map(|task| &task.event)
 }
 
 /// Returns the events that end in a turn without a reply: those in `consume`, and a task that begins.
-fn answered_events<'s>(setting: &'s TurnInput, consume: &[String]) -> Vec<&'s Event> {
-    let plan = &setting.plan;
+fn answered_events<'s>(turn_input: &'s TurnInput, consume: &[String]) -> Vec<&'s Event> {
+    let plan = &turn_input.plan;
     let consumed = plan.results.iter().chain(&plan.messages).filter(|pending| consume.contains(&pending.key));
-    consumed.map(|pending| &pending.event).chain(begun_task(setting)).collect()
+    consumed.map(|pending| &pending.event).chain(begun_task(turn_input)).collect()
 }
 
 /// Decides a turn with a reply.
 pub fn on_reply(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     recorded: &RecordedReply,
     mut outcomes: Vec<CallOutcome>,
     now: Millis,
 ) -> Decision {
-    let mut state = carry_state(setting, recorded);
-    record_started(setting, &mut state, &outcomes, now);
+    let mut state = carry_state(turn_input, recorded);
+    record_started(turn_input, &mut state, &outcomes, now);
     count_children(&mut state, recorded.calls.iter().zip(&outcomes));
     let agent = apply_changes(&mut state, recorded, &outcomes);
-    let waits = is_waiting(&state, setting.state.goals.active_id());
-    let ending = endings::find_ending(setting, recorded, &outcomes, waits);
-    let verdict = decide_verdict(setting, &state, recorded, &outcomes, ending.as_ref());
+    let waits = is_waiting(&state, turn_input.state.goals.active_id());
+    let ending = endings::find_ending(turn_input, recorded, &outcomes, waits);
+    let verdict = decide_verdict(turn_input, &state, recorded, &outcomes, ending.as_ref());
     if !matches!(verdict, TurnVerdict::Await) {
         cancel_approvals(&mut outcomes);
     }
@@ -104,21 +104,21 @@ pub fn on_reply(
     {
         endings::cancel_opened_goals(recorded, &mut outcomes);
     }
-    if let (Some(progress), Some(_)) = (&mut state.task, endings::output_error(setting, recorded, &outcomes)) {
+    if let (Some(progress), Some(_)) = (&mut state.task, endings::output_error(turn_input, recorded, &outcomes)) {
         progress.refused += 1;
     }
-    let record = turn_record(setting, Some(recorded), &outcomes, now);
-    advance_goals(setting, &mut state, recorded, &outcomes, &record);
+    let record = turn_record(turn_input, Some(recorded), &outcomes, now);
+    advance_goals(turn_input, &mut state, recorded, &outcomes, &record);
     let mut decision = Decision {
-        consume: consumed_keys(setting, &recorded.consume),
+        consume: consumed_keys(turn_input, &recorded.consume),
         agent,
         ledger: recorded.ledger.clone(),
         ..Decision::new(record, state)
     };
     if let Some(Ending::Goal(outcome)) = ending {
-        decision.close_goal(setting, &outcome);
+        decision.close_goal(turn_input, &outcome);
     }
-    decision.apply_verdict(setting, verdict, outcomes);
+    decision.apply_verdict(turn_input, verdict, outcomes);
     decision
 }
 
@@ -143,37 +143,37 @@ fn apply_changes(state: &mut SessionState, recorded: &RecordedReply, outcomes: &
 
 /// Applies the reply to the goals: compacts turns, and opens new goals.
 fn advance_goals(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     state: &mut SessionState,
     recorded: &RecordedReply,
     outcomes: &[CallOutcome],
     record: &TurnRecord,
 ) {
-    if let Some(summary) = endings::compaction_summary(setting, recorded, outcomes) {
+    if let Some(summary) = endings::compaction_summary(turn_input, recorded, outcomes) {
         // The results of this turn's calls are not compacted, because the model has not seen them yet.
-        let authority = setting.authority.clone().without_home();
-        let under = SummaryAuthority { authority, bound: setting.mandate.envelope.bound.clone() };
-        state.goals.compact(setting.turn - 1, &summary, under);
+        let authority = turn_input.authority.clone().without_home();
+        let under = SummaryAuthority { authority, bound: turn_input.mandate.envelope.bound.clone() };
+        state.goals.compact(turn_input.turn - 1, &summary, under);
     }
-    count_turn(setting, state, record);
+    count_turn(turn_input, state, record);
     let opened = endings::opened_goals(recorded, outcomes);
     if !opened.is_empty() {
-        state.goals.open(setting.turn, opened, setting.plan.job(), &setting.mandate);
+        state.goals.open(turn_input.turn, opened, turn_input.plan.job(), &turn_input.mandate);
     }
 }
 
 /// Counts the turn and the items of its record for the goal or conversation.
-fn count_turn(setting: &TurnInput, state: &mut SessionState, record: &TurnRecord) {
-    if setting.config.looping == LoopKind::GoalTree {
+fn count_turn(turn_input: &TurnInput, state: &mut SessionState, record: &TurnRecord) {
+    if turn_input.config.looping == LoopKind::GoalTree {
         state.goals.count(record.items());
     }
 }
 
 /// Adds the jobs that calls have started to those that the session waits for.
-pub(super) fn record_started(setting: &TurnInput, state: &mut SessionState, outcomes: &[CallOutcome], now: Millis) {
+pub(super) fn record_started(turn_input: &TurnInput, state: &mut SessionState, outcomes: &[CallOutcome], now: Millis) {
     for (job, agent) in outcomes.iter().filter_map(|outcome| outcome.started.as_ref()) {
-        let under = setting.plan.task.is_none().then(|| setting.mandate.clone());
-        let frame = setting.state.goals.active_id();
+        let under = turn_input.plan.task.is_none().then(|| turn_input.mandate.clone());
+        let frame = turn_input.state.goals.active_id();
         state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now, under, frame });
     }
 }
@@ -207,22 +207,22 @@ fn unpin_loads<'r>(state: &mut SessionState, unpinned: &'r [String]) -> impl Ite
 
 /// Decides a turn that has no reply: the task fails, and the events in `consume` are removed with a note. Other events
 /// stay for the next turn.
-pub fn on_failure(setting: &TurnInput, consume: &[String], code: ErrorCode, error: &str, now: Millis) -> Decision {
-    let mut record = turn_record(setting, None, &[], now);
+pub fn on_failure(turn_input: &TurnInput, consume: &[String], code: ErrorCode, error: &str, now: Millis) -> Decision {
+    let mut record = turn_record(turn_input, None, &[], now);
     // The note stands in the record with its events, because callers of `agent/chat` look for their event there.
-    let shown = answered_events(setting, consume);
-    record.heard = shown.iter().map(|event| transcript_entry(event, setting.config.prompt_style())).collect();
+    let shown = answered_events(turn_input, consume);
+    record.heard = shown.iter().map(|event| transcript_entry(event, turn_input.config.prompt_style())).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.failed = Some(code);
     record.said.push(ChatMessage::assistant(format!("[{error}]"), Vec::new()));
     // A task that has begun and isn't served continues with its goals.
-    let over = setting.plan.task.is_some() || setting.state.task.is_none();
+    let over = turn_input.plan.task.is_some() || turn_input.state.task.is_none();
     if over {
         record.frame = 0;
     }
     let mut decision =
-        Decision { consume: consumed_keys(setting, consume), ..Decision::new(record, setting.state.clone()) };
-    for result in setting.plan.results.iter().filter(|result| consume.contains(&result.key)) {
+        Decision { consume: consumed_keys(turn_input, consume), ..Decision::new(record, turn_input.state.clone()) };
+    for result in turn_input.plan.results.iter().filter(|result| consume.contains(&result.key)) {
         if let Some(job) = result.event.job() {
             decision.state.pending.remove(job);
         }
@@ -234,15 +234,15 @@ pub fn on_failure(setting: &TurnInput, consume: &[String], code: ErrorCode, erro
     if over {
         decision.state.goals.end();
     }
-    count_turn(setting, &mut decision.state, &decision.record);
-    decision.end_task(setting, JobResult::failure(code, error));
+    count_turn(turn_input, &mut decision.state, &decision.record);
+    decision.end_task(turn_input, JobResult::failure(code, error));
     decision
 }
 
 /// Decides a turn whose task was cancelled while it ran. The transcript stays consistent and has the known outcomes of
 /// calls that can't be undone; nothing else is stored.
 pub fn on_cancellation(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     recorded: Option<&RecordedReply>,
     noted: &[(u32, CallOutcome)],
     now: Millis,
@@ -253,27 +253,27 @@ pub fn on_cancellation(
         .flat_map(|recorded| recorded.calls.iter().zip(0..))
         .map(|(_, index)| known(index).unwrap_or_else(|| CallOutcome::from_text(Outcome::Cancelled, CANCELLED)))
         .collect();
-    let consume = consumed_keys(setting, recorded.map_or(&[], |recorded| &recorded.consume));
-    let state = SessionState { shown: Vec::new(), under: None, ..setting.state.clone() };
+    let consume = consumed_keys(turn_input, recorded.map_or(&[], |recorded| &recorded.consume));
+    let state = SessionState { shown: Vec::new(), under: None, ..turn_input.state.clone() };
     let decision = Decision {
         consume,
         ledger: recorded.and_then(|recorded| recorded.ledger.clone()),
-        ..Decision::new(turn_record(setting, recorded, &outcomes, now), state)
+        ..Decision::new(turn_record(turn_input, recorded, &outcomes, now), state)
     };
-    decision.cancel(setting)
+    decision.cancel(turn_input)
 }
 
 /// Returns the mailbox keys that a commit removes: those of its turn, and those that a loose run has shown before.
-fn consumed_keys(setting: &TurnInput, now: &[String]) -> Vec<String> {
-    let mut keys = setting.state.shown.clone();
-    keys.extend(now.iter().filter(|key| !setting.state.shown.contains(key)).cloned());
+fn consumed_keys(turn_input: &TurnInput, now: &[String]) -> Vec<String> {
+    let mut keys = turn_input.state.shown.clone();
+    keys.extend(now.iter().filter(|key| !turn_input.state.shown.contains(key)).cloned());
     keys
 }
 
 /// Returns the session state after a turn with a reply, before its outcomes.
-fn carry_state(setting: &TurnInput, recorded: &RecordedReply) -> SessionState {
-    let mut state = setting.state.clone();
-    for result in &setting.plan.results {
+fn carry_state(turn_input: &TurnInput, recorded: &RecordedReply) -> SessionState {
+    let mut state = turn_input.state.clone();
+    for result in &turn_input.plan.results {
         if recorded.consume.contains(&result.key)
             && let Some(job) = result.event.job()
         {
@@ -283,19 +283,19 @@ fn carry_state(setting: &TurnInput, recorded: &RecordedReply) -> SessionState {
     state.parked = false;
     state.shown.clear();
     state.under = None;
-    state.prefixes.retain(|frame, _| *frame == 0 || setting.state.goals.frames.iter().any(|open| open.id == *frame));
+    state.prefixes.retain(|frame, _| *frame == 0 || turn_input.state.goals.frames.iter().any(|open| open.id == *frame));
     // The last turn of a task has other tools, so the next prompt continues the prefix before it.
     let prefix = recorded.prefix.clone().filter(|_| recorded.last.is_none());
     state.prefixes.extend(prefix.map(|prefix| (recorded.frame, prefix)));
-    match setting.plan.job() {
+    match turn_input.plan.job() {
         None => {
             state.task = None;
-            state.loose_turns = if setting.plan.messages.is_empty() { state.loose_turns + 1 } else { 1 };
+            state.loose_turns = if turn_input.plan.messages.is_empty() { state.loose_turns + 1 } else { 1 };
         }
         Some(job) => {
             let before = state.task.take().filter(|progress| progress.job == *job);
             let before = before.unwrap_or_else(|| TaskProgress::new(job.clone()));
-            let deadline = setting.purse.deadline;
+            let deadline = turn_input.purse.deadline;
             state.task = Some(TaskProgress { turns: before.turns + 1, deadline, ..before });
         }
     }
@@ -357,9 +357,9 @@ impl Decision {
 
     /// Stores the calls that wait for a person. The model is asked again only after the decision; the events of a loose
     /// run stay in the mailbox.
-    fn store_waiting_calls(&mut self, setting: &TurnInput, outcomes: Vec<CallOutcome>) {
-        if setting.plan.task.is_none() {
-            self.keep_events(setting);
+    fn store_waiting_calls(&mut self, turn_input: &TurnInput, outcomes: Vec<CallOutcome>) {
+        if turn_input.plan.task.is_none() {
+            self.keep_events(turn_input);
         }
         let all_started = outcomes.iter().all(|outcome| outcome.asked.is_some() || outcome.started.is_some());
         let asked = (0..).zip(outcomes).filter_map(|(call, outcome)| Some((call, *outcome.asked?)));
@@ -369,19 +369,19 @@ impl Decision {
             asked_now.push(approval);
         }
         self.approvals = asked_now;
-        let job = setting.plan.job().cloned();
+        let job = turn_input.plan.job().cloned();
         self.status = job.clone().map(|job| (job, JobStatus::InputRequired));
-        let authority = setting.authority.clone().without_home();
-        self.state.awaiting = Some(AwaitingCalls { turn: setting.turn, job, authority, all_started, calls });
+        let authority = turn_input.authority.clone().without_home();
+        self.state.awaiting = Some(AwaitingCalls { turn: turn_input.turn, job, authority, all_started, calls });
     }
 
     /// Applies the verdict to the task or loose run.
-    fn apply_verdict(&mut self, setting: &TurnInput, verdict: TurnVerdict, outcomes: Vec<CallOutcome>) {
+    fn apply_verdict(&mut self, turn_input: &TurnInput, verdict: TurnVerdict, outcomes: Vec<CallOutcome>) {
         match verdict {
-            TurnVerdict::Ended(result) => self.end_task(setting, result),
-            TurnVerdict::Await => self.store_waiting_calls(setting, outcomes),
+            TurnVerdict::Ended(result) => self.end_task(turn_input, result),
+            TurnVerdict::Await => self.store_waiting_calls(turn_input, outcomes),
             TurnVerdict::GoOn => {}
-            TurnVerdict::Loose => self.keep_events(setting),
+            TurnVerdict::Loose => self.keep_events(turn_input),
             TurnVerdict::Park => self.state.parked = true,
             TurnVerdict::WindDown => {
                 if let Some(progress) = &mut self.state.task {
@@ -406,21 +406,21 @@ impl Decision {
                 // Results of pending jobs would begin further turns without any limit.
                 self.state.loose_turns = 0;
                 self.state.pending.clear();
-                self.abandon_goal(setting);
+                self.abandon_goal(turn_input);
                 self.state.goals.end();
             }
         }
     }
 
     /// Closes the goal that the turn worked on, and writes its result to the call that opened it.
-    fn close_goal(&mut self, setting: &TurnInput, outcome: &CallOutcome) {
+    fn close_goal(&mut self, turn_input: &TurnInput, outcome: &CallOutcome) {
         let Some(closed) = self.state.goals.close() else { return };
-        if let Some(opener) = &setting.opener {
+        if let Some(opener) = &turn_input.opener {
             let mut opener = TurnRecord::clone(opener);
             set_call_result(&mut opener, closed.call, outcome);
-            if setting.authority.covers(&opener.authority) {
+            if turn_input.authority.covers(&opener.authority) {
                 // Who reads the result may see what this turn has seen, so the record gets the narrower authority.
-                opener.authority = setting.authority.clone().without_home();
+                opener.authority = turn_input.authority.clone().without_home();
             }
             let learned =
                 self.record.calls.iter().flat_map(|call| &call.needs).chain(self.record.used.iter().flatten());
@@ -433,8 +433,10 @@ impl Decision {
     }
 
     /// Ends the goal that the turn worked on because its task has ended; the call that opened it gets a note.
-    fn abandon_goal(&mut self, setting: &TurnInput) {
-        if let (Some(frame), Some(opener), None) = (setting.state.goals.top(), &setting.opener, &self.amended_record) {
+    fn abandon_goal(&mut self, turn_input: &TurnInput) {
+        if let (Some(frame), Some(opener), None) =
+            (turn_input.state.goals.top(), &turn_input.opener, &self.amended_record)
+        {
             let mut opener = TurnRecord::clone(opener);
             let text = "not finished: what it was for has ended";
             set_call_result(&mut opener, frame.call, &CallOutcome::from_text(Outcome::Cancelled, text));
@@ -449,14 +451,14 @@ impl Decision {
     }
 
     /// Leaves the shown events in the mailbox, because a loose run continues.
-    fn keep_events(&mut self, setting: &TurnInput) {
+    fn keep_events(&mut self, turn_input: &TurnInput) {
         self.state.shown = std::mem::take(&mut self.consume);
-        self.state.under = Some(setting.mandate.clone()).filter(|mandate| *mandate != Mandate::default());
+        self.state.under = Some(turn_input.mandate.clone()).filter(|mandate| *mandate != Mandate::default());
     }
 
-    fn end_task(&mut self, setting: &TurnInput, result: JobResult) {
-        if let Some(task) = &setting.plan.task {
-            self.abandon_goal(setting);
+    fn end_task(&mut self, turn_input: &TurnInput, result: JobResult) {
+        if let Some(task) = &turn_input.plan.task {
+            self.abandon_goal(turn_input);
             self.state.end_task();
             self.consume.push(task.key.clone());
             if let Some(job) = task.event.job() {
@@ -469,16 +471,16 @@ impl Decision {
     /// Cancels the decision because its task was cancelled before the commit. Text and calls stay in the transcript;
     /// output, writes and messages are dropped.
     #[must_use]
-    pub fn cancel(mut self, setting: &TurnInput) -> Self {
+    pub fn cancel(mut self, turn_input: &TurnInput) -> Self {
         self.ended_task = None;
         self.status = None;
         self.approvals.clear();
         self.agent.clear();
         self.record.ended.clear();
         self.cancelled = true;
-        self.abandon_goal(setting);
+        self.abandon_goal(turn_input);
         self.state.end_task();
-        if let Some(task) = &setting.plan.task
+        if let Some(task) = &turn_input.plan.task
             && !self.consume.contains(&task.key)
         {
             self.consume.push(task.key.clone());

@@ -26,54 +26,55 @@ pub(super) enum Ending {
 
 /// Checks the arguments of a harness call against the schema that its turn shows. Typed results are checked later,
 /// because models write them in more than one way.
-pub fn check_arguments(setting: &TurnInput, target: &ToolTarget, arguments: &Value) -> Option<CallOutcome> {
-    let inner = setting.state.goals.top();
-    let is_typed = (*target == ToolTarget::Complete && setting.output().is_some())
+pub fn check_arguments(turn_input: &TurnInput, target: &ToolTarget, arguments: &Value) -> Option<CallOutcome> {
+    let inner = turn_input.state.goals.top();
+    let is_typed = (*target == ToolTarget::Complete && turn_input.output().is_some())
         || (*target == ToolTarget::CompleteGoal
-            && inner.map_or(setting.output(), |goal| goal.output.as_ref()).is_some())
-        || (*target == ToolTarget::FailGoal && inner.is_none() && setting.config.outputs.fail.is_some());
+            && inner.map_or(turn_input.output(), |goal| goal.output.as_ref()).is_some())
+        || (*target == ToolTarget::FailGoal && inner.is_none() && turn_input.config.outputs.fail.is_some());
     if is_typed {
         return None;
     }
-    let wrong = harness::argument_error(&setting.config, setting.ends(), target, arguments)?;
+    let wrong = harness::argument_error(&turn_input.config, turn_input.ends(), target, arguments)?;
     Some(CallOutcome::from_text(Outcome::Arguments, format!("error: {wrong}")))
 }
 
 /// Returns the outcome of a harness call for the model.
-pub fn call_outcome(setting: &TurnInput, target: &ToolTarget, arguments: &Value) -> CallOutcome {
-    if let Some(misfit) = check_arguments(setting, target, arguments) {
+pub fn call_outcome(turn_input: &TurnInput, target: &ToolTarget, arguments: &Value) -> CallOutcome {
+    if let Some(misfit) = check_arguments(turn_input, target, arguments) {
         return misfit;
     }
-    let open = setting.plan.task.is_some();
-    let said = match (target, setting.state.goals.top()) {
+    let open = turn_input.plan.task.is_some();
+    let said = match (target, turn_input.state.goals.top()) {
         (ToolTarget::Complete | ToolTarget::Fail, _) if !open => {
             Err(CallRefusal::new(Outcome::Error, "no task is open: there is nothing to end, answer with text"))
         }
         (ToolTarget::Complete, _) => {
-            check_typed_result(setting.output(), &task_result(setting, arguments), "the task is completed")
+            check_typed_result(turn_input.output(), &task_result(turn_input, arguments), "the task is completed")
         }
         (ToolTarget::Fail, _) => Ok("the task is failed".to_owned()),
         (ToolTarget::CompleteGoal, Some(goal)) => {
             let output = goal.output.as_ref();
             check_typed_result(output, &outputs::value(output, arguments), "the goal is completed")
         }
-        (ToolTarget::CompleteGoal, None) if open => {
-            check_typed_result(setting.output(), &outputs::value(setting.output(), arguments), "the task is completed")
-        }
+        (ToolTarget::CompleteGoal, None) if open => check_typed_result(
+            turn_input.output(),
+            &outputs::value(turn_input.output(), arguments),
+            "the task is completed",
+        ),
         (ToolTarget::CompleteGoal, None) => {
-            Ok(compaction_text(setting).unwrap_or_else(|| "there is nothing to complete".into()))
+            Ok(compaction_text(turn_input).unwrap_or_else(|| "there is nothing to complete".into()))
         }
         (ToolTarget::FailGoal, Some(_)) => Ok("the goal is failed".to_owned()),
-        (ToolTarget::FailGoal, None) if open => check_failure(setting, arguments),
+        (ToolTarget::FailGoal, None) if open => check_failure(turn_input, arguments),
         (ToolTarget::FailGoal, None) => {
             Err(CallRefusal::new(Outcome::Error, "there is nothing to fail: no task is open"))
         }
-        (ToolTarget::Subgoal, _) => {
-            parse_goal(setting, arguments).map(|_| "opened; as long as this stands here, it has not ended".to_owned())
-        }
+        (ToolTarget::Subgoal, _) => parse_goal(turn_input, arguments)
+            .map(|_| "opened; as long as this stands here, it has not ended".to_owned()),
         (ToolTarget::Compact, _) => parse_summary(arguments).and_then(|_| {
             let nothing = || CallRefusal::new(Outcome::Error, "there are no turns to compact yet");
-            compaction_text(setting).ok_or_else(nothing)
+            compaction_text(turn_input).ok_or_else(nothing)
         }),
         (
             ToolTarget::Operation(_)
@@ -93,9 +94,9 @@ pub fn call_outcome(setting: &TurnInput, target: &ToolTarget, arguments: &Value)
 }
 
 /// Returns the result in the arguments of `complete_task`.
-fn task_result(setting: &TurnInput, arguments: &Value) -> Value {
+fn task_result(turn_input: &TurnInput, arguments: &Value) -> Value {
     let given = arguments.get("result").cloned().unwrap_or(Value::Null);
-    match (setting.output(), given) {
+    match (turn_input.output(), given) {
         // Models often write JSON as a text.
         (Some(schema), Value::String(text)) if outputs::misfit_text(schema, &Value::String(text.clone())).is_some() => {
             find_json(&text).unwrap_or(Value::String(text))
@@ -114,8 +115,8 @@ fn check_typed_result(output: Option<&Value>, result: &Value, done: &str) -> Res
     }
 }
 
-fn check_failure(setting: &TurnInput, arguments: &Value) -> Result<String, CallRefusal> {
-    let schema = setting.config.outputs.fail.as_ref().map(|output| &output.schema);
+fn check_failure(turn_input: &TurnInput, arguments: &Value) -> Result<String, CallRefusal> {
+    let schema = turn_input.config.outputs.fail.as_ref().map(|output| &output.schema);
     match schema.and_then(|schema| outputs::misfit_text(schema, &outputs::value(Some(schema), arguments))) {
         None => Ok("the task is failed".to_owned()),
         Some(wrong) => {
@@ -124,8 +125,8 @@ fn check_failure(setting: &TurnInput, arguments: &Value) -> Result<String, CallR
     }
 }
 
-fn parse_goal(setting: &TurnInput, arguments: &Value) -> Result<Goal, CallRefusal> {
-    setting.state.goals.check_depth().map_err(|deep| CallRefusal::new(Outcome::Limit, deep.to_string()))?;
+fn parse_goal(turn_input: &TurnInput, arguments: &Value) -> Result<Goal, CallRefusal> {
+    turn_input.state.goals.check_depth().map_err(|deep| CallRefusal::new(Outcome::Limit, deep.to_string()))?;
     Goal::parse(arguments).map_err(CallRefusal::arguments)
 }
 
@@ -141,8 +142,8 @@ fn parse_summary(arguments: &Value) -> Result<&str, CallRefusal> {
 }
 
 /// Returns the result of a compaction; `None` if there is nothing to compact.
-fn compaction_text(setting: &TurnInput) -> Option<String> {
-    match setting.state.goals.live_turns().turns {
+fn compaction_text(turn_input: &TurnInput) -> Option<String> {
+    match turn_input.state.goals.live_turns().turns {
         0 => None,
         turns => Some(format!("{turns} turns are compacted; from the next turn on the summary stands for them")),
     }
@@ -162,32 +163,32 @@ fn successful_calls<'r>(
 /// Returns what the reply ends; the first call that ends something decides. A text ends a goal too, unless the goal
 /// still `waits` for children.
 pub(super) fn find_ending(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     recorded: &RecordedReply,
     outcomes: &[CallOutcome],
     waits: bool,
 ) -> Option<Ending> {
-    let goal = setting.state.goals.top();
+    let goal = turn_input.state.goals.top();
     let (inner, output) = (goal.is_some(), goal.and_then(|goal| goal.output.as_ref()));
-    let open = setting.plan.task.is_some();
+    let open = turn_input.plan.task.is_some();
     if recorded.calls.is_empty() {
         return (inner && !waits)
-            .then(|| Ending::Goal(Box::new(goal_text_outcome(setting, output, &recorded.reply.text))));
+            .then(|| Ending::Goal(Box::new(goal_text_outcome(turn_input, output, &recorded.reply.text))));
     }
     successful_calls(recorded, outcomes).find_map(|(_, target, arguments)| match target {
-        ToolTarget::Complete if open => Some(Ending::Task(JobResult::complete(task_result(setting, arguments)))),
+        ToolTarget::Complete if open => Some(Ending::Task(JobResult::complete(task_result(turn_input, arguments)))),
         ToolTarget::CompleteGoal if inner => {
-            Some(Ending::Goal(Box::new(goal_value_outcome(setting, &outputs::value(output, arguments)))))
+            Some(Ending::Goal(Box::new(goal_value_outcome(turn_input, &outputs::value(output, arguments)))))
         }
         ToolTarget::CompleteGoal if open => {
-            Some(Ending::Task(JobResult::complete(outputs::value(setting.output(), arguments))))
+            Some(Ending::Task(JobResult::complete(outputs::value(turn_input.output(), arguments))))
         }
         ToolTarget::FailGoal if inner => {
             let text = format!("error: the goal was not reached: {}", error_text(arguments));
             Some(Ending::Goal(Box::new(CallOutcome::from_text(Outcome::Error, text))))
         }
         ToolTarget::Fail | ToolTarget::FailGoal if open => {
-            let typed = matches!(target, ToolTarget::FailGoal) && setting.config.outputs.fail.is_some();
+            let typed = matches!(target, ToolTarget::FailGoal) && turn_input.config.outputs.fail.is_some();
             let error = if typed { arguments.to_string() } else { error_text(arguments) };
             Some(Ending::Task(JobResult::failure(ErrorCode::TaskFailed, error)))
         }
@@ -208,24 +209,24 @@ pub(super) fn find_ending(
 }
 
 /// Returns the outcome of a goal that ends with a text: data of the requested type, or an error.
-fn goal_text_outcome(setting: &TurnInput, output: Option<&Value>, text: &str) -> CallOutcome {
+fn goal_text_outcome(turn_input: &TurnInput, output: Option<&Value>, text: &str) -> CallOutcome {
     if text.trim().is_empty() {
         return CallOutcome::from_text(Outcome::Error, "error: the goal ended with an empty reply, without a result");
     }
-    let Some(schema) = output else { return goal_value_outcome(setting, &Value::String(text.to_owned())) };
+    let Some(schema) = output else { return goal_value_outcome(turn_input, &Value::String(text.to_owned())) };
     let wrong = match parse_typed_text(schema, text) {
-        Ok(value) => return goal_value_outcome(setting, &value),
+        Ok(value) => return goal_value_outcome(turn_input, &value),
         Err(wrong) => wrong.reason(),
     };
     let text = format!("error: the goal ended without a result of the type that was asked for: {wrong}");
     CallOutcome::from_text(
         Outcome::Error,
-        result::shorten_text(&text, ResultRoom::for_agent(&setting.config, 0).for_one()),
+        result::shorten_text(&text, ResultRoom::for_agent(&turn_input.config, 0).for_one()),
     )
 }
 
-fn goal_value_outcome(setting: &TurnInput, given: &Value) -> CallOutcome {
-    let limit = ResultRoom::for_agent(&setting.config, 0).for_one();
+fn goal_value_outcome(turn_input: &TurnInput, given: &Value) -> CallOutcome {
+    let limit = ResultRoom::for_agent(&turn_input.config, 0).for_one();
     CallOutcome::from_text(Outcome::Ok, result::tool_result(given, limit, &ResultRest::Lost))
 }
 
@@ -240,11 +241,11 @@ fn error_text(arguments: &Value) -> String {
 
 /// Returns the error of the output with which the reply tried to end the task.
 pub(super) fn output_error<'o>(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     recorded: &RecordedReply,
     outcomes: &'o [CallOutcome],
 ) -> Option<&'o str> {
-    if setting.state.goals.top().is_some() {
+    if turn_input.state.goals.top().is_some() {
         // The invalid output belongs to a goal inside the task.
         return None;
     }
@@ -268,12 +269,12 @@ pub(super) fn opened_goals(recorded: &RecordedReply, outcomes: &[CallOutcome]) -
 
 /// Returns the summary that replaces the turns so far.
 pub(super) fn compaction_summary(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     recorded: &RecordedReply,
     outcomes: &[CallOutcome],
 ) -> Option<String> {
-    let goals = &setting.state.goals;
-    let loose = goals.top().is_none() && setting.plan.task.is_none();
+    let goals = &turn_input.state.goals;
+    let loose = goals.top().is_none() && turn_input.plan.task.is_none();
     if goals.live_turns().is_empty() {
         return None;
     }

@@ -126,7 +126,7 @@ struct AwaitedReply {
 #[derive(Debug, Clone)]
 pub struct Turn {
     /// Boxed because it is large and moves often.
-    setting: Box<TurnInput>,
+    turn_input: Box<TurnInput>,
     phase: TurnPhase,
     /// Calls of the turn, each with its index in the reply.
     calls: Vec<(u32, PlannedCall)>,
@@ -137,42 +137,43 @@ pub struct Turn {
 }
 
 impl Turn {
-    fn in_phase(setting: Box<TurnInput>, phase: TurnPhase) -> Self {
-        Self { setting, phase, calls: Vec::new(), asked: ModelCalls::default(), bytes_left: 0 }
+    fn in_phase(turn_input: Box<TurnInput>, phase: TurnPhase) -> Self {
+        Self { turn_input, phase, calls: Vec::new(), asked: ModelCalls::default(), bytes_left: 0 }
     }
 
     /// Begins a turn; a task whose time is over winds down or fails.
-    pub fn begin(setting: impl Into<Box<TurnInput>>, now: Millis) -> (Self, Action) {
-        let mut setting = setting.into();
-        match setting.overdue_limit(now) {
-            Some(last) if setting.may_wind_down() => setting.last = Some(last),
-            Some(FinalTurn { code, reason }) if setting.last.is_none() => {
+    pub fn begin(turn_input: impl Into<Box<TurnInput>>, now: Millis) -> (Self, Action) {
+        let mut turn_input = turn_input.into();
+        match turn_input.overdue_limit(now) {
+            Some(last) if turn_input.may_wind_down() => turn_input.last = Some(last),
+            Some(FinalTurn { code, reason }) if turn_input.last.is_none() => {
                 // Events of others stay for the next turn.
-                let decision = decide::on_failure(&setting, &setting.plan.first_event_key(), code, &reason, now);
-                return (Self::in_phase(setting, TurnPhase::Decided), Action::Commit(Box::new(decision)));
+                let decision = decide::on_failure(&turn_input, &turn_input.plan.first_event_key(), code, &reason, now);
+                return (Self::in_phase(turn_input, TurnPhase::Decided), Action::Commit(Box::new(decision)));
             }
             Some(_) | None => {}
         }
-        (Self::in_phase(setting, TurnPhase::Gathering), Action::Gather)
+        (Self::in_phase(turn_input, TurnPhase::Gathering), Action::Gather)
     }
 
     /// Continues a turn whose reply a predecessor has recorded; no model is asked. If its task has ended meanwhile, the
     /// reply has no effect except the outcomes in `noted`, which the predecessor knows of its calls, by their index in
     /// the reply.
     pub fn resume(
-        setting: impl Into<Box<TurnInput>>,
+        turn_input: impl Into<Box<TurnInput>>,
         recorded: RecordedReply,
         noted: &[(u32, CallOutcome)],
         now: Millis,
     ) -> (Self, Action) {
-        let setting = setting.into();
-        if recorded.job.as_ref() != setting.plan.job() {
-            let calls = recorded.model_calls(&setting);
-            let decision = decide::on_cancellation(&setting, Some(&recorded), noted, now).with_usage(&setting, &calls);
-            return (Self::in_phase(setting, TurnPhase::Decided), Action::Commit(Box::new(decision)));
+        let turn_input = turn_input.into();
+        if recorded.job.as_ref() != turn_input.plan.job() {
+            let calls = recorded.model_calls(&turn_input);
+            let decision =
+                decide::on_cancellation(&turn_input, Some(&recorded), noted, now).with_usage(&turn_input, &calls);
+            return (Self::in_phase(turn_input, TurnPhase::Decided), Action::Commit(Box::new(decision)));
         }
-        let asked = recorded.model_calls(&setting);
-        let mut turn = Self { asked, ..Self::in_phase(setting, TurnPhase::Gathering) };
+        let asked = recorded.model_calls(&turn_input);
+        let mut turn = Self { asked, ..Self::in_phase(turn_input, TurnPhase::Gathering) };
         let action = turn.begin_calls(recorded);
         (turn, action)
     }
@@ -182,7 +183,7 @@ impl Turn {
     /// For a call that a predecessor has made, its outcome in `noted` counts, even if the call would be cancelled
     /// otherwise.
     pub fn settle(
-        setting: impl Into<Box<TurnInput>>,
+        turn_input: impl Into<Box<TurnInput>>,
         exchange: TurnRecord,
         decided: Vec<(AwaitingCall, ApprovalAnswer)>,
         noted: &[(u32, CallOutcome)],
@@ -203,8 +204,10 @@ impl Turn {
             Ruling::Say(..) => None,
         };
         let calls: Vec<_> = ruled.iter().filter_map(approved).collect();
-        let mut turn =
-            Self::in_phase(setting.into(), TurnPhase::Settling(Box::new(SettlingCalls { exchange, rulings: ruled })));
+        let mut turn = Self::in_phase(
+            turn_input.into(),
+            TurnPhase::Settling(Box::new(SettlingCalls { exchange, rulings: ruled })),
+        );
         turn.calls.clone_from(&calls);
         (turn, Action::Call(calls))
     }
@@ -217,32 +220,32 @@ impl Turn {
     }
 
     /// Ends events during which too many workers died, with a note in the transcript.
-    pub fn give_up(setting: impl Into<Box<TurnInput>>, now: Millis) -> (Self, Action) {
-        Self::refuse(setting, ErrorCode::Dead, "given up: workers died while serving it", now)
+    pub fn give_up(turn_input: impl Into<Box<TurnInput>>, now: Millis) -> (Self, Action) {
+        Self::refuse(turn_input, ErrorCode::Dead, "given up: workers died while serving it", now)
     }
 
     /// Ends events that get no prompt, with a note in the transcript.
-    pub fn refuse(setting: impl Into<Box<TurnInput>>, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
-        let setting = setting.into();
-        let decision = decide::on_failure(&setting, &setting.plan.event_keys(), code, error, now);
-        (Self::in_phase(setting, TurnPhase::Decided), Action::Commit(Box::new(decision)))
+    pub fn refuse(turn_input: impl Into<Box<TurnInput>>, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
+        let turn_input = turn_input.into();
+        let decision = decide::on_failure(&turn_input, &turn_input.plan.event_keys(), code, error, now);
+        (Self::in_phase(turn_input, TurnPhase::Decided), Action::Commit(Box::new(decision)))
     }
 
-    /// Returns the setting of the turn.
+    /// Returns the input of the turn.
     pub fn input(&self) -> &TurnInput {
-        &self.setting
+        &self.turn_input
     }
 
     /// Returns the turn whose reply has the calls.
     pub const fn reply_turn(&self) -> ReplyTurn {
-        let number = self.setting.turn;
+        let number = self.turn_input.turn;
         match &self.phase {
             TurnPhase::Settling(settling) => settling.exchange.reply_turn(),
             TurnPhase::Recording(recorded) | TurnPhase::Calling(recorded) => {
                 ReplyTurn { number, start: recorded.start }
             }
             TurnPhase::Gathering | TurnPhase::Asking(_) | TurnPhase::Decided => {
-                ReplyTurn { number, start: ReplyStart::Dated(self.setting.start) }
+                ReplyTurn { number, start: ReplyStart::Dated(self.turn_input.start) }
             }
         }
     }
@@ -286,22 +289,22 @@ impl Turn {
             (TurnPhase::Asking(asking), Observation::Answered(Err(failure))) => self.on_failure(*asking, failure, now),
             (TurnPhase::Recording(recorded), Observation::Recorded) => self.begin_calls(*recorded),
             (TurnPhase::Calling(recorded), Observation::Called(outcomes)) => {
-                Action::Commit(Box::new(decide::on_reply(&self.setting, &recorded, outcomes, now)))
+                Action::Commit(Box::new(decide::on_reply(&self.turn_input, &recorded, outcomes, now)))
             }
             (TurnPhase::Settling(settling), Observation::Called(outcomes)) => {
-                Action::Commit(Box::new(settle::on_outcomes(&self.setting, *settling, outcomes, now)))
+                Action::Commit(Box::new(settle::on_outcomes(&self.turn_input, *settling, outcomes, now)))
             }
             (TurnPhase::Settling(settling), Observation::Cancelled(noted)) => {
-                Action::Commit(Box::new(settle::on_cancellation(&self.setting, *settling, &noted, now)))
+                Action::Commit(Box::new(settle::on_cancellation(&self.turn_input, *settling, &noted, now)))
             }
             (TurnPhase::Recording(recorded) | TurnPhase::Calling(recorded), Observation::Cancelled(noted)) => {
-                Action::Commit(Box::new(decide::on_cancellation(&self.setting, Some(&recorded), &noted, now)))
+                Action::Commit(Box::new(decide::on_cancellation(&self.turn_input, Some(&recorded), &noted, now)))
             }
             (TurnPhase::Asking(asking), Observation::Cancelled(_)) => Action::Commit(Box::new(
-                decide::on_cancellation(&self.setting, None, &[], now).with_ledger(asking.write),
+                decide::on_cancellation(&self.turn_input, None, &[], now).with_ledger(asking.write),
             )),
             (TurnPhase::Gathering | TurnPhase::Decided, Observation::Cancelled(_)) => {
-                Action::Commit(Box::new(decide::on_cancellation(&self.setting, None, &[], now)))
+                Action::Commit(Box::new(decide::on_cancellation(&self.turn_input, None, &[], now)))
             }
             (
                 TurnPhase::Gathering
@@ -314,8 +317,8 @@ impl Turn {
             ) => {
                 let text = "the turn was driven out of order; this is a bug of the venue";
                 Action::Commit(Box::new(decide::on_failure(
-                    &self.setting,
-                    &self.setting.plan.event_keys(),
+                    &self.turn_input,
+                    &self.turn_input.plan.event_keys(),
                     ErrorCode::Internal,
                     text,
                     now,
@@ -331,8 +334,8 @@ impl Turn {
                 let AssembledPrompt { request, ledger, shown, unpinned, conversation: _, prefix, tiles: _ } = assembled;
                 self.bytes_left = ledger.budget.bytes.saturating_sub(ledger.used);
                 let tools = Arc::clone(&inputs.tools);
-                let used = sight::used_capabilities(&inputs.items, &inputs.attachments, &self.setting.authority);
-                let write = scribe.write(self.setting.turn, inputs, &ledger);
+                let used = sight::used_capabilities(&inputs.items, &inputs.attachments, &self.turn_input.authority);
+                let write = scribe.write(self.turn_input.turn, inputs, &ledger);
                 let asking = AwaitedReply { ledger, write, shown, unpinned, tools, sections, used, prefix };
                 self.phase = TurnPhase::Asking(Box::new(asking));
                 Action::Ask(Box::new(request))
@@ -344,13 +347,13 @@ impl Turn {
                     ContextError::RequiredMissing { .. } => ErrorCode::ContextRequiredMissing,
                 };
                 let failed = decide::on_failure(
-                    &self.setting,
-                    &self.setting.plan.first_event_key(),
+                    &self.turn_input,
+                    &self.turn_input.plan.first_event_key(),
                     code,
                     &refused.error.to_string(),
                     now,
                 );
-                let write = scribe.write(self.setting.turn, inputs, &refused.ledger);
+                let write = scribe.write(self.turn_input.turn, inputs, &refused.ledger);
                 Action::Commit(Box::new(failed.with_ledger(write)))
             }
         }
@@ -362,22 +365,22 @@ impl Turn {
         let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
         let calls = if reply.truncated { plan::without_incomplete_call(calls, &reply.calls) } else { calls };
         let calls = reply_room::with_last_unmade(calls, left_out);
-        let (begun, shown) = (decide::begun_task(&self.setting), asking.shown.iter());
-        let heard = begun.map(|event| decide::transcript_entry(event, self.setting.config.prompt_style()));
+        let (begun, shown) = (decide::begun_task(&self.turn_input), asking.shown.iter());
+        let heard = begun.map(|event| decide::transcript_entry(event, self.turn_input.config.prompt_style()));
         let recorded = RecordedReply {
-            job: self.setting.plan.job().cloned(),
+            job: self.turn_input.plan.job().cloned(),
             calls,
             prompt: asking.ledger.prompt,
             consume: shown.clone().map(|event| event.key.clone()).collect(),
             heard: shown.clone().map(ShownEvent::transcript_entry).chain(heard).collect(),
             events: shown.map(|event| event.id.clone()).chain(begun.map(|event| event.id.clone())).collect(),
             unpinned: asking.unpinned,
-            start: ReplyStart::Dated(self.setting.start),
-            config_version: self.setting.config_version,
-            authority: self.setting.authority.clone(),
+            start: ReplyStart::Dated(self.turn_input.start),
+            config_version: self.turn_input.config_version,
+            authority: self.turn_input.authority.clone(),
             used: asking.used,
-            frame: self.setting.state.goals.active_id(),
-            last: self.setting.last.clone(),
+            frame: self.turn_input.state.goals.active_id(),
+            last: self.turn_input.last.clone(),
             ledger: Some(asking.write),
             prefix: asking.prefix,
             spent: self.asked.total(),
@@ -385,7 +388,7 @@ impl Turn {
             reply,
         };
         if recorded.calls.is_empty() {
-            return Action::Commit(Box::new(decide::on_reply(&self.setting, &recorded, Vec::new(), now)));
+            return Action::Commit(Box::new(decide::on_reply(&self.turn_input, &recorded, Vec::new(), now)));
         }
         self.phase = TurnPhase::Recording(Box::new(recorded.clone()));
         Action::Record(Box::new(recorded))
@@ -395,21 +398,21 @@ impl Turn {
         match failure {
             ModelFailure::Transient { reason, exhausted: false } => Action::Wait { reason },
             ModelFailure::Unusable { reason } => Action::Suspend { reason },
-            ModelFailure::LimitReached(last) if self.setting.may_wind_down() => {
-                self.setting.last = Some(last);
+            ModelFailure::LimitReached(last) if self.turn_input.may_wind_down() => {
+                self.turn_input.last = Some(last);
                 self.phase = TurnPhase::Gathering;
                 Action::Gather
             }
             ModelFailure::LimitReached(FinalTurn { code, reason }) => {
                 let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
-                let failed = decide::on_failure(&self.setting, &shown, code, &reason, now);
+                let failed = decide::on_failure(&self.turn_input, &shown, code, &reason, now);
                 Action::Commit(Box::new(failed.with_ledger(asking.write)))
             }
             ModelFailure::Transient { reason, exhausted: true }
             | ModelFailure::Permanent { reason }
             | ModelFailure::Declined { reason } => {
                 let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
-                let failed = decide::on_failure(&self.setting, &shown, ErrorCode::ModelError, &reason, now);
+                let failed = decide::on_failure(&self.turn_input, &shown, ErrorCode::ModelError, &reason, now);
                 Action::Commit(Box::new(failed.with_ledger(asking.write)))
             }
         }

@@ -9,23 +9,23 @@ use crate::time::Millis;
 use serde_json::Value;
 
 pub(super) fn turn_record(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     recorded: Option<&RecordedReply>,
     outcomes: &[CallOutcome],
     now: Millis,
 ) -> TurnRecord {
-    let model = &setting.config.model;
-    let authority = setting.authority.clone().without_home();
+    let model = &turn_input.config.model;
+    let authority = turn_input.authority.clone().without_home();
     TurnRecord {
-        turn: setting.turn,
-        start: recorded.map_or(setting.start, |r| r.start.time()),
+        turn: turn_input.turn,
+        start: recorded.map_or(turn_input.start, |r| r.start.time()),
         end: now,
-        config_version: recorded.map_or(setting.config_version, |r| r.config_version),
+        config_version: recorded.map_or(turn_input.config_version, |r| r.config_version),
         worker: String::new(),
         model: model.id(),
         failed_models: Vec::new(),
         usage: recorded.map_or_else(TokenUsage::default, |r| r.reply.usage),
-        job: recorded.map_or_else(|| setting.plan.job().cloned(), |r| r.job.clone()),
+        job: recorded.map_or_else(|| turn_input.plan.job().cloned(), |r| r.job.clone()),
         events: recorded.map(|r| r.events.clone()).unwrap_or_default(),
         heard: recorded.map(|r| r.heard.clone()).unwrap_or_default(),
         failed: None,
@@ -34,11 +34,11 @@ pub(super) fn turn_record(
         ended: Vec::new(),
         wider: recorded.map(|r| r.authority.clone().without_home()).filter(|asked| *asked != authority),
         authority,
-        bound: setting.mandate.envelope.bound.clone(),
+        bound: turn_input.mandate.envelope.bound.clone(),
         used: Some(recorded.map(|r| r.used.clone()).unwrap_or_default()),
         settles: None,
         dated: recorded.is_some_and(|r| r.start.time_in_ids().is_some()) && outcomes.iter().any(|o| o.asked.is_some()),
-        frame: recorded.map_or_else(|| setting.state.goals.active_id(), |r| r.frame),
+        frame: recorded.map_or_else(|| turn_input.state.goals.active_id(), |r| r.frame),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
         erased: false,
         hidden: false,

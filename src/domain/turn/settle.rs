@@ -22,7 +22,7 @@ pub(crate) struct SettlingCalls {
 
 /// Decides a turn that has made the approved calls; `outcomes` are theirs, in order.
 pub(super) fn on_outcomes(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     settling: SettlingCalls,
     outcomes: Vec<CallOutcome>,
     now: Millis,
@@ -37,34 +37,34 @@ pub(super) fn on_outcomes(
         (call, CallOutcome { decided: Some(decided), ..outcome })
     };
     let outcomes: Vec<_> = settling.rulings.into_iter().map(outcome).collect();
-    decision(setting, settling.exchange, &outcomes, now)
+    decision(turn_input, settling.exchange, &outcomes, now)
 }
 
 /// Decides a turn whose task was cancelled, with the known outcomes of calls that can't be undone, by their index.
 pub(super) fn on_cancellation(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     settling: SettlingCalls,
     noted: &[(u32, CallOutcome)],
     now: Millis,
 ) -> Decision {
-    let waiting = setting.state.awaiting.iter().flat_map(|awaiting| awaiting.calls.iter().cloned());
+    let waiting = turn_input.state.awaiting.iter().flat_map(|awaiting| awaiting.calls.iter().cloned());
     let outcome = |call: AwaitingCall| {
         let known = noted.iter().find(|(at, _)| *at == call.call).map(|(_, outcome)| outcome.clone());
         (call, known.unwrap_or_else(|| CallOutcome::from_text(Outcome::Cancelled, CANCELLED)))
     };
     let outcomes: Vec<_> = waiting.map(outcome).collect();
-    decision(setting, settling.exchange, &outcomes, now).cancel(setting)
+    decision(turn_input, settling.exchange, &outcomes, now).cancel(turn_input)
 }
 
 fn decision(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     mut exchange: TurnRecord,
     outcomes: &[(AwaitingCall, CallOutcome)],
     now: Millis,
 ) -> Decision {
-    let mut state = setting.state.clone();
+    let mut state = turn_input.state.clone();
     let plain: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.clone()).collect();
-    record_started(setting, &mut state, &plain, now);
+    record_started(turn_input, &mut state, &plain, now);
     count_children(&mut state, outcomes.iter().map(|(call, outcome)| (&call.planned, outcome)));
     let all_started = plain.iter().all(|outcome| outcome.started.is_some());
     if let Some(awaiting) = &mut state.awaiting {
@@ -75,12 +75,12 @@ fn decision(
     for (call, outcome) in outcomes {
         show_outcome(&mut exchange, call, outcome);
     }
-    let mut record = turn_record(setting, None, &[], now);
+    let mut record = turn_record(turn_input, None, &[], now);
     record.calls = outcomes.iter().map(|(call, outcome)| call_record(&call.planned, outcome)).collect();
     record.settles = Some(exchange.turn);
     let mut decision = Decision { amended_record: Some(exchange), ..Decision::new(record, state) };
     if let Some(done) = done {
-        decision.status = setting.plan.job().map(|job| (job.clone(), JobStatus::Started));
+        decision.status = turn_input.plan.job().map(|job| (job.clone(), JobStatus::Started));
         if done.all_started {
             // The model needs no turn before a result arrives.
             decision.state.parked = true;
@@ -89,7 +89,7 @@ fn decision(
         }
     }
     let awaited = |approval: &JobId| outcomes.iter().any(|(call, _)| call.approval == *approval);
-    decision.consume.extend(setting.plan.settled.iter().filter_map(|pending| match &pending.event.payload {
+    decision.consume.extend(turn_input.plan.settled.iter().filter_map(|pending| match &pending.event.payload {
         Payload::Decision { approval } if awaited(approval) => Some(pending.key.clone()),
         Payload::Decision { .. } | Payload::Task { .. } | Payload::Message { .. } | Payload::Result { .. } => None,
     }));

@@ -23,18 +23,18 @@ impl Turn {
     /// Returns what the session has used today and what the task has used, this turn included; `None` without model
     /// calls. A waiting turn stores both, because it may never be committed.
     pub fn usage_so_far(&self, now: Millis) -> (Option<DayUse>, Option<(JobId, Tally)>) {
-        let (setting, calls) = (&self.setting, &self.asked);
-        let tally = setting.plan.job().filter(|_| !calls.is_free()).and_then(|job| {
-            let before = tally_before(setting, job)?;
+        let (turn_input, calls) = (&self.turn_input, &self.asked);
+        let tally = turn_input.plan.job().filter(|_| !calls.is_free()).and_then(|job| {
+            let before = tally_before(turn_input, job)?;
             Some((job.clone(), Tally { spent: before.spent.plus(calls.total()), ..before }))
         });
-        (usage_today(setting, calls, now), tally)
+        (usage_today(turn_input, calls, now), tally)
     }
 
     /// Takes an observation and returns the next action; see [`super`].
     pub fn step(&mut self, observed: Observation, now: Millis) -> Action {
         match self.observe(observed, now) {
-            Action::Commit(decision) => Action::Commit(Box::new(decision.with_usage(&self.setting, &self.asked))),
+            Action::Commit(decision) => Action::Commit(Box::new(decision.with_usage(&self.turn_input, &self.asked))),
             other => other,
         }
     }
@@ -42,17 +42,17 @@ impl Turn {
 
 impl RecordedReply {
     /// Returns the current settings of the model that has answered.
-    pub(super) fn model<'s>(&self, setting: &'s TurnInput) -> &'s ModelSettings {
-        let model = &setting.config.model;
+    pub(super) fn model<'s>(&self, turn_input: &'s TurnInput) -> &'s ModelSettings {
+        let model = &turn_input.config.model;
         let answered = self.asked.as_ref().and_then(|asked| asked.answered.as_ref());
         model.in_order().find(|model| answered == Some(&model.id())).unwrap_or(model)
     }
 
     /// Returns the model calls for the reply; if they are not recorded, one call of the agent's own model.
-    pub(super) fn model_calls(&self, setting: &TurnInput) -> ModelCalls {
+    pub(super) fn model_calls(&self, turn_input: &TurnInput) -> ModelCalls {
         match &self.asked {
             Some(asked) => asked.clone(),
-            None => ModelCalls::of_model(&setting.config.model.id(), self.spent),
+            None => ModelCalls::of_model(&turn_input.config.model.id(), self.spent),
         }
     }
 }
@@ -60,8 +60,8 @@ impl RecordedReply {
 impl Decision {
     /// Adds the models that were asked, and what the task and the session have used so far, this turn included.
     #[must_use]
-    pub(super) fn with_usage(mut self, setting: &TurnInput, calls: &ModelCalls) -> Self {
-        if let Some(today) = usage_today(setting, calls, self.record.end) {
+    pub(super) fn with_usage(mut self, turn_input: &TurnInput, calls: &ModelCalls) -> Self {
+        if let Some(today) = usage_today(turn_input, calls, self.record.end) {
             self.state.today = Some(today.clone());
             self.today = Some(today);
         }
@@ -70,15 +70,15 @@ impl Decision {
         }
         self.record.failed_models.clone_from(&calls.failed);
         if let Some(job) = self.record.job.clone() {
-            self.tally = self.tally(setting, &job, calls).map(|tally| (job, tally));
+            self.tally = self.tally(turn_input, &job, calls).map(|tally| (job, tally));
         }
         self
     }
 
-    fn tally(&mut self, setting: &TurnInput, job: &JobId, calls: &ModelCalls) -> Option<Tally> {
-        let before = tally_before(setting, job)?;
+    fn tally(&mut self, turn_input: &TurnInput, job: &JobId, calls: &ModelCalls) -> Option<Tally> {
+        let before = tally_before(turn_input, job)?;
         let started = before.started || self.record.calls.iter().any(|call| call.went_out);
-        let is_fallback = calls.answered.as_ref().is_some_and(|answered| *answered != setting.config.model.id());
+        let is_fallback = calls.answered.as_ref().is_some_and(|answered| *answered != turn_input.config.model.id());
         let fallbacks = before.fallbacks.saturating_add(u32::from(is_fallback));
         let tally = Tally { spent: before.spent.plus(calls.total()), started, fallbacks };
         if let Some(progress) = self.state.task.as_mut().filter(|progress| progress.job == *job) {
@@ -89,22 +89,22 @@ impl Decision {
 }
 
 /// Returns what the session has used on the day of the turn, these calls included; `None` if nothing was used.
-fn usage_today(setting: &TurnInput, calls: &ModelCalls, now: Millis) -> Option<DayUse> {
+fn usage_today(turn_input: &TurnInput, calls: &ModelCalls, now: Millis) -> Option<DayUse> {
     let mut today = None;
     for (model, spent) in &calls.spent {
-        let counted = setting.counted.spent.get(model).copied().unwrap_or_default();
+        let counted = turn_input.counted.spent.get(model).copied().unwrap_or_default();
         let fresh = spent.minus(counted);
         if fresh != ModelUse::default() {
-            let before = today.as_ref().or(setting.state.today.as_ref());
-            today = Some(DayUse::after_turn(before, &setting.date, now, model, fresh));
+            let before = today.as_ref().or(turn_input.state.today.as_ref());
+            today = Some(DayUse::after_turn(before, &turn_input.date, now, model, fresh));
         }
     }
-    let counted = || setting.state.today.clone().filter(|today| today.date == setting.date);
-    today.or_else(|| counted().filter(|_| !setting.counted.is_free()))
+    let counted = || turn_input.state.today.clone().filter(|today| today.date == turn_input.date);
+    today.or_else(|| counted().filter(|_| !turn_input.counted.is_free()))
 }
 
 /// Returns what a task has used before the turn; `None` if an older version has begun it, so that its use is unknown.
-fn tally_before(setting: &TurnInput, job: &JobId) -> Option<Tally> {
-    let begun = setting.state.task.as_ref().filter(|progress| progress.job == *job);
+fn tally_before(turn_input: &TurnInput, job: &JobId) -> Option<Tally> {
+    let begun = turn_input.state.task.as_ref().filter(|progress| progress.job == *job);
     begun.map_or(Some(Tally::default()), |progress| progress.tally)
 }

@@ -88,7 +88,7 @@ fn config(completion: &str) -> AgentConfig {
     AgentConfig::parse(&config).unwrap()
 }
 
-fn setting(completion: &str, state: SessionState, inbox: Vec<PendingEvent>) -> TurnInput {
+fn turn_input(completion: &str, state: SessionState, inbox: Vec<PendingEvent>) -> TurnInput {
     let run = SessionRun::new(4, state, inbox, false);
     TurnInput {
         owner: "local/me".parse().unwrap(),
@@ -110,7 +110,7 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<PendingEvent>) -> T
 }
 
 fn inputs(turn: &Turn, items: Vec<PromptItem>) -> Observation {
-    let setting = turn.input();
+    let turn_input = turn.input();
     let known = ["v/ops/lattice/read", "v/ops/agent/request", "v/ops/job/run"].map(|path| OperationInfo {
         requested_path: path.to_owned(),
         path: path.to_owned(),
@@ -120,32 +120,32 @@ fn inputs(turn: &Turn, items: Vec<PromptItem>) -> Observation {
         aliases: Vec::new(),
     });
     let values = Resolver::default();
-    let tools = resolve(&setting.config, &[], setting.ends(), &values, &known[..]);
+    let tools = resolve(&turn_input.config, &[], turn_input.ends(), &values, &known[..]);
     let inputs = Inputs {
         frame: PromptFrame {
-            agent: setting.session.agent.clone(),
+            agent: turn_input.session.agent.clone(),
             venue: "test".into(),
-            model: setting.config.model.clone(),
+            model: turn_input.config.model.clone(),
             authority: Authority::default(),
             disclosure: None,
             bound: Authority::default(),
-            completion: setting.config.completion,
+            completion: turn_input.config.completion,
             strict: false,
             aliases: false,
             bare: false,
             prompt: PromptStyle::Full,
         },
         moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: PromptBudget::default() },
-        system: setting.config.system_prompt.clone(),
+        system: turn_input.config.system_prompt.clone(),
         values: KnownValues::default(),
         items,
         transcript: Vec::new(),
         tools: tools.into(),
-        served: setting.plan.served_events(&setting.state, &setting.mandate),
+        served: turn_input.plan.served_events(&turn_input.state, &turn_input.mandate),
         layout: Layout::StableFirst(None),
         attachments: Vec::new(),
     };
-    let namer = PartNamer::new(b"key", &setting.owner);
+    let namer = PartNamer::new(b"key", &turn_input.owner);
     let scribe = RecordWriter {
         period: Period::from_start(Millis(0)),
         base: None,
@@ -178,8 +178,8 @@ fn started(n: u8) -> CallOutcome {
 }
 
 /// Drives a turn to its commit; `outcomes` are those of its calls.
-fn drive(setting: TurnInput, reply: Reply, outcomes: Vec<CallOutcome>) -> Decision {
-    let (mut turn, action) = Turn::begin(setting, NOW);
+fn drive(turn_input: TurnInput, reply: Reply, outcomes: Vec<CallOutcome>) -> Decision {
+    let (mut turn, action) = Turn::begin(turn_input, NOW);
     assert_eq!(action, Action::Gather);
     let Action::Ask(_) = turn.step(inputs(&turn, Vec::new()), NOW) else { panic!("expected a model call") };
     let mut action = turn.step(Observation::Answered(Ok(reply)), NOW);
@@ -235,7 +235,7 @@ fn a_task_ends_or_goes_on_as_its_reply_says() {
             failed(ErrorCode::TaskFailed),
         ),
     ] {
-        let decision = drive(setting(completion, state, vec![task(1)]), reply, outcomes);
+        let decision = drive(turn_input(completion, state, vec![task(1)]), reply, outcomes);
         assert_eq!(ended(&decision), expected, "{name}");
         let is_over = expected.is_some();
         assert_eq!(decision.consume.contains(&"k1".to_owned()), is_over, "{name}");
@@ -250,13 +250,14 @@ fn a_task_ends_or_goes_on_as_its_reply_says() {
 #[test]
 fn text_while_a_child_is_open_parks_the_task() {
     for completion in ["implicit", "explicit"] {
-        let decision = drive(setting(completion, awaiting(begun(1, 1, false), 2), vec![task(1)]), text("wait"), vec![]);
+        let decision =
+            drive(turn_input(completion, awaiting(begun(1, 1, false), 2), vec![task(1)]), text("wait"), vec![]);
         assert!(decision.state.parked && !decision.state.task.as_ref().unwrap().reminded);
         assert!(decision.state.pending.contains_key(&job(2)));
     }
     let mut state = awaiting(begun(1, 1, false), 2);
     state.pending.get_mut(&job(2)).unwrap().under = Some(Mandate::default());
-    let decision = drive(setting("implicit", state, vec![task(1)]), text("done"), vec![]);
+    let decision = drive(turn_input("implicit", state, vec![task(1)]), text("done"), vec![]);
     assert!(
         decision.ended_task.is_some() && decision.state.pending.contains_key(&job(2)),
         "what a message has started"
@@ -267,7 +268,7 @@ fn text_while_a_child_is_open_parks_the_task() {
 fn outcomes_that_are_all_started_park() {
     let reply = || calls(&[("agent_request", json!({})), (READ, json!({}))]);
     for (outcomes, parked) in [(vec![started(2), started(3)], true), (vec![started(2), ok()], false)] {
-        let decision = drive(setting("implicit", begun(1, 1, false), vec![task(1)]), reply(), outcomes.clone());
+        let decision = drive(turn_input("implicit", begun(1, 1, false), vec![task(1)]), reply(), outcomes.clone());
         assert_eq!(decision.state.parked, parked);
         assert_eq!(decision.state.pending.len(), outcomes.iter().filter(|o| o.started.is_some()).count());
     }
@@ -276,7 +277,7 @@ fn outcomes_that_are_all_started_park() {
 #[test]
 fn a_result_that_was_shown_is_not_awaited_any_more() {
     let state = SessionState { parked: true, ..awaiting(awaiting(begun(1, 1, false), 2), 3) };
-    let decision = drive(setting("implicit", state, vec![result(2), task(1)]), text("one of two"), vec![]);
+    let decision = drive(turn_input("implicit", state, vec![result(2), task(1)]), text("one of two"), vec![]);
     assert_eq!(decision.state.pending.keys().collect::<Vec<_>>(), [&job(3)]);
     assert_eq!((decision.consume, decision.state.parked), (vec!["k2".to_owned()], true));
 }
@@ -286,8 +287,8 @@ fn unknown_tools_and_bad_arguments_are_outcomes() {
     let mut reply = calls(&[("lattice_raed", json!({})), (READ, json!({})), (READ, json!({}))]);
     reply.calls[1].arguments = Arguments::Malformed("{not json".into());
     reply.calls[2].arguments = Arguments::Malformed(r#"{"n": 123456789012345678901}"#.into());
-    let setting = setting("implicit", SessionState::default(), vec![task(1)]);
-    let (mut turn, _) = Turn::begin(setting, NOW);
+    let turn_input = turn_input("implicit", SessionState::default(), vec![task(1)]);
+    let (mut turn, _) = Turn::begin(turn_input, NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     let Action::Record(recorded) = turn.step(Observation::Answered(Ok(reply)), NOW) else {
         panic!("expected a record")
@@ -308,8 +309,8 @@ fn unknown_tools_and_bad_arguments_are_outcomes() {
 #[test]
 fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
     let reply = calls(&[("complete_task", json!({"result": 7}))]);
-    let setting = setting("implicit", awaiting(begun(1, 1, false), 2), vec![message(4), task(1)]);
-    let (mut turn, _) = Turn::begin(setting.clone(), NOW);
+    let turn_input = turn_input("implicit", awaiting(begun(1, 1, false), 2), vec![message(4), task(1)]);
+    let (mut turn, _) = Turn::begin(turn_input.clone(), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     turn.step(Observation::Answered(Ok(reply.clone())), NOW);
     let Action::Commit(while_recording) = turn.step(Observation::Cancelled(Vec::new()), NOW) else {
@@ -317,14 +318,14 @@ fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
     };
     assert_eq!(while_recording.record.calls[0].outcome, "cancelled");
     let unknown = CallOutcome { outcome: Outcome::OutcomeUnknown, ..ok() };
-    let (mut turn, _) = Turn::begin(setting.clone(), NOW);
+    let (mut turn, _) = Turn::begin(turn_input.clone(), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     turn.step(Observation::Answered(Ok(reply.clone())), NOW);
     turn.step(Observation::Recorded, NOW);
     let cancelled = turn.step(Observation::Cancelled(vec![(0, unknown)]), NOW);
     let Action::Commit(while_calling) = cancelled else { panic!("expected a commit") };
     assert_eq!(while_calling.record.calls[0].outcome, "outcome unknown");
-    let at_commit = drive(setting.clone(), reply, vec![ok()]).cancel(&setting);
+    let at_commit = drive(turn_input.clone(), reply, vec![ok()]).cancel(&turn_input);
     assert_eq!(at_commit.record.calls[0].outcome, "ok");
     for decision in [*while_recording, *while_calling, at_commit] {
         assert!(decision.cancelled && decision.ended_task.is_none() && decision.record.ended.is_empty());
@@ -340,8 +341,8 @@ fn a_failing_provider_is_retried_until_its_attempts_end() {
     for (failure, waits) in
         [(transient(false), true), (transient(true), false), (ModelFailure::Permanent { reason: "401".into() }, false)]
     {
-        let setting = setting("implicit", SessionState::default(), vec![message(4), task(1)]);
-        let (mut turn, _) = Turn::begin(setting, NOW);
+        let turn_input = turn_input("implicit", SessionState::default(), vec![message(4), task(1)]);
+        let (mut turn, _) = Turn::begin(turn_input, NOW);
         turn.step(inputs(&turn, Vec::new()), NOW);
         match turn.step(Observation::Answered(Err(failure)), NOW) {
             Action::Wait { .. } => assert!(waits),
@@ -380,9 +381,9 @@ fn missing_or_oversized_context_fails_before_a_model_call() {
         ("", entry(true, missing()), Some(ErrorCode::ContextRequiredMissing)),
         ("", entry(false, missing()), None),
     ] {
-        let mut setting = setting("implicit", SessionState::default(), vec![task(1)]);
-        Arc::make_mut(&mut setting.config).system_prompt = system.to_owned();
-        let (mut turn, _) = Turn::begin(setting, NOW);
+        let mut turn_input = turn_input("implicit", SessionState::default(), vec![task(1)]);
+        Arc::make_mut(&mut turn_input.config).system_prompt = system.to_owned();
+        let (mut turn, _) = Turn::begin(turn_input, NOW);
         match (turn.step(inputs(&turn, vec![entry]), NOW), expected) {
             (Action::Ask(_), None) => {}
             (Action::Commit(decision), Some(code)) => {
@@ -436,7 +437,7 @@ fn resume(state: SessionState, inbox: Vec<PendingEvent>, recorded: RecordedReply
     let run = SessionRun::new(4, state, inbox, false);
     let plan = run.plan_for_recorded(&recorded);
     Turn::resume(
-        TurnInput { plan, state: run.state, ..setting("implicit", SessionState::default(), vec![]) },
+        TurnInput { plan, state: run.state, ..turn_input("implicit", SessionState::default(), vec![]) },
         recorded,
         &[(0, CallOutcome { text: "noted".into(), ..ok() })],
         NOW,
@@ -484,8 +485,8 @@ fn a_recorded_reply_to_a_message_serves_no_later_task() {
 fn messages_that_were_given_up_leave_the_session_as_it_was() {
     let poisoned = Plan { messages: vec![message(4)], ..Plan::default() };
     let state = SessionState { parked: true, ..awaiting(begun(1, 1, false), 2) };
-    let setting = TurnInput { plan: poisoned, ..setting("implicit", state.clone(), vec![message(4), task(1)]) };
-    let (_, action) = Turn::give_up(setting, NOW);
+    let turn_input = TurnInput { plan: poisoned, ..turn_input("implicit", state.clone(), vec![message(4), task(1)]) };
+    let (_, action) = Turn::give_up(turn_input, NOW);
     let Action::Commit(decision) = action else { panic!("expected a commit") };
     assert_eq!((decision.consume, decision.ended_task, decision.state), (vec!["k4".to_owned()], None, state));
     assert_eq!(decision.record.events.len(), 1);
@@ -493,7 +494,7 @@ fn messages_that_were_given_up_leave_the_session_as_it_was() {
 
 #[test]
 fn a_turn_driven_out_of_order_fails_its_task() {
-    let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]), NOW);
+    let (mut turn, _) = Turn::begin(turn_input("implicit", SessionState::default(), vec![task(1)]), NOW);
     let Action::Commit(decision) = turn.step(Observation::Recorded, NOW) else { panic!("expected a commit") };
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::Internal))));
 }

@@ -69,7 +69,7 @@ pub struct NextTurn<'a> {
 }
 
 impl TurnInput {
-    /// Makes the setting of a turn that serves `plan`; its authority is the current one.
+    /// Makes the input of a turn that serves `plan`; its authority is the current one.
     pub fn for_next_turn(
         next: NextTurn<'_>,
         agent: &AgentRecord,

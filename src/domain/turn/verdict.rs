@@ -34,23 +34,23 @@ pub(super) enum TurnVerdict {
 
 /// Decides the verdict. `state` is the session after the turn, `ending` is what the reply ends.
 pub(super) fn decide_verdict(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     state: &SessionState,
     recorded: &RecordedReply,
     outcomes: &[CallOutcome],
     ending: Option<&Ending>,
 ) -> TurnVerdict {
-    let open = setting.plan.task.is_some();
+    let open = turn_input.plan.task.is_some();
     let used = state.task.as_ref().map_or(state.loose_turns, |progress| progress.turns);
     if let Some(Ending::Task(result)) = ending {
         return TurnVerdict::Ended(result.clone());
     }
-    let limit = setting.config.limits.turns;
-    let completion = setting.completion();
-    if let (Some(last), true) = (&setting.last, open) {
+    let limit = turn_input.config.limits.turns;
+    let completion = turn_input.completion();
+    if let (Some(last), true) = (&turn_input.last, open) {
         // The result of a goal inside the task is not the task's output.
-        let is_text = recorded.calls.is_empty() && setting.state.goals.top().is_none();
-        let output = setting.output().filter(|_| is_text);
+        let is_text = recorded.calls.is_empty() && turn_input.state.goals.top().is_none();
+        let output = turn_input.output().filter(|_| is_text);
         if let Some(Ok(value)) = output.map(|output| parse_typed_reply(output, &recorded.reply)) {
             return TurnVerdict::Ended(JobResult::complete(value));
         }
@@ -58,15 +58,15 @@ pub(super) fn decide_verdict(
     }
     let refused = state.task.as_ref().map_or(0, |progress| progress.refused);
     if let (Some(wrong), true) =
-        (endings::output_error(setting, recorded, outcomes), open && refused >= OUTPUT_REFUSALS)
+        (endings::output_error(turn_input, recorded, outcomes), open && refused >= OUTPUT_REFUSALS)
     {
         return TurnVerdict::Ended(invalid_output(wrong));
     }
     if recorded.calls.is_empty() && ending.is_none() {
-        return text_verdict(setting, state, recorded, used >= limit, limit);
+        return text_verdict(turn_input, state, recorded, used >= limit, limit);
     }
     if used >= limit {
-        return match (open, setting.config.limits.wind_down) {
+        return match (open, turn_input.config.limits.wind_down) {
             (true, true) => TurnVerdict::WindDown,
             (true, false) => TurnVerdict::Ended(turn_limit_reached(limit, recorded)),
             (false, _) => TurnVerdict::Exhausted,
@@ -85,7 +85,7 @@ pub(super) fn decide_verdict(
 
 /// Decides the verdict on a reply without a call that ends no goal.
 fn text_verdict(
-    setting: &TurnInput,
+    turn_input: &TurnInput,
     state: &SessionState,
     recorded: &RecordedReply,
     at_limit: bool,
@@ -94,7 +94,11 @@ fn text_verdict(
     let text = &recorded.reply.text;
     let progress = state.task.as_ref();
     let reminded = progress.is_some_and(|progress| progress.reminded);
-    match (setting.plan.task.is_some(), is_waiting(state, setting.state.goals.active_id()), setting.completion()) {
+    match (
+        turn_input.plan.task.is_some(),
+        is_waiting(state, turn_input.state.goals.active_id()),
+        turn_input.completion(),
+    ) {
         (false, _, _) => TurnVerdict::Idle,
         (true, true, _) if at_limit => TurnVerdict::Ended(turn_limit_reached(limit, recorded)),
         (true, true, _) => TurnVerdict::Park,
@@ -104,7 +108,7 @@ fn text_verdict(
         }
         // The same request would be cut off and paid for again.
         (true, false, CompletionRule::Implicit) if recorded.reply.truncated => {
-            TurnVerdict::Ended(reply_cut_off(setting, recorded))
+            TurnVerdict::Ended(reply_cut_off(turn_input, recorded))
         }
         // An empty reply is no answer; the caller would take it for finished work.
         (true, false, CompletionRule::Implicit) if !reminded && !at_limit => TurnVerdict::Remind,
@@ -112,7 +116,7 @@ fn text_verdict(
             let text = "the model's reply is empty: no text and no call, also when it was asked again";
             TurnVerdict::Ended(JobResult::failure(ErrorCode::ModelError, text))
         }
-        (true, false, CompletionRule::Explicit) if let Some(output) = setting.output() => {
+        (true, false, CompletionRule::Explicit) if let Some(output) = turn_input.output() => {
             let wrong = match parse_typed_reply(output, &recorded.reply) {
                 Ok(value) => return TurnVerdict::Ended(JobResult::complete(value)),
                 Err(wrong) => wrong.reason(),
@@ -121,7 +125,7 @@ fn text_verdict(
             match (refused < OUTPUT_REFUSALS, at_limit) {
                 (true, false) => TurnVerdict::Refuse(wrong),
                 (true, true) => TurnVerdict::Ended(turn_limit_reached(limit, recorded)),
-                (false, _) if recorded.reply.truncated => TurnVerdict::Ended(reply_cut_off(setting, recorded)),
+                (false, _) if recorded.reply.truncated => TurnVerdict::Ended(reply_cut_off(turn_input, recorded)),
                 (false, _) => TurnVerdict::Ended(invalid_output(&format!("{wrong}; the text was: {text}"))),
             }
         }
@@ -139,8 +143,8 @@ fn invalid_output(wrong: &str) -> JobResult {
     JobResult::failure(ErrorCode::OutputInvalid, text)
 }
 
-fn reply_cut_off(setting: &TurnInput, recorded: &RecordedReply) -> JobResult {
-    let limit = recorded.model(setting).max_tokens.map_or_else(String::new, |tokens| format!(" ({tokens})"));
+fn reply_cut_off(turn_input: &TurnInput, recorded: &RecordedReply) -> JobResult {
+    let limit = recorded.model(turn_input).max_tokens.map_or_else(String::new, |tokens| format!(" ({tokens})"));
     let text = format!("the reply reached its limit of tokens{limit} before an answer: raise `model.maxTokens`");
     JobResult::failure(ErrorCode::LimitReached, text)
 }

@@ -35,7 +35,7 @@ const REASONS: usize = 20;
 pub enum BatchAction {
     /// Open ones are cancelled.
     Cancel,
-    /// Failed ones are driven again.
+    /// Failed ones are redriven: their tasks run again as new jobs.
     Redrive,
     /// Open ones of agents are paused.
     Pause,
@@ -58,6 +58,7 @@ impl BatchAction {
         }
     }
 
+    /// Returns the ability that a caller needs on each job.
     const fn ability(self) -> &'static str {
         match self {
             Self::Cancel => "job/cancel",
@@ -67,7 +68,8 @@ impl BatchAction {
         }
     }
 
-    /// Narrows a filter without states to those of the action. A named state that the action isn't for is the error.
+    /// Returns the filter with the states of the action if it names none. Fails with the first state that it names and
+    /// the action isn't for.
     pub fn narrow_filter(self, filter: JobListFilter) -> Result<JobListFilter, JobStatus> {
         if let Some(wrong) = filter.statuses.iter().find(|status| !self.accepts(**status)) {
             return Err(*wrong);
@@ -131,11 +133,12 @@ async fn eligible_jobs(
     if action != BatchAction::Redrive {
         return Ok(ids);
     }
-    let driven = dead_letters::were_redriven(venue, owner, &ids).await?;
-    Ok(ids.into_iter().zip(driven).filter(|(_, driven)| !driven).map(|(id, _)| id).collect())
+    let redriven = dead_letters::were_redriven(venue, owner, &ids).await?;
+    Ok(ids.into_iter().zip(redriven).filter(|(_, redriven)| !redriven).map(|(id, _)| id).collect())
 }
 
-/// Counts the jobs from the newest on; stops once there are more than `enough`.
+/// Counts the jobs that the action is for, from the newest on. Once there are more than `enough` it stops, and the result
+/// says only that.
 pub async fn count_jobs(
     venue: &Venue,
     owner: &Owner,
@@ -143,13 +146,13 @@ pub async fn count_jobs(
     filter: &JobListFilter,
     enough: usize,
 ) -> Result<usize, StoreError> {
-    let (mut many, mut place) = (0, None);
+    let (mut count, mut cursor) = (0, None);
     loop {
-        let found = list::find(venue, owner, filter, place.as_ref(), COUNTED).await?;
-        many += eligible_jobs(venue, owner, action, found.jobs).await?.len();
-        place = found.next;
-        if place.is_none() || many > enough {
-            return Ok(many);
+        let found = list::find(venue, owner, filter, cursor.as_ref(), COUNTED).await?;
+        count += eligible_jobs(venue, owner, action, found.jobs).await?.len();
+        cursor = found.next;
+        if cursor.is_none() || count > enough {
+            return Ok(count);
         }
     }
 }
@@ -169,7 +172,8 @@ pub struct JobBatch<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// Acts on the jobs of a batch.
+/// Acts on the jobs of a batch, each if the caller may. Fails at the first error of the store, after which the batch can be
+/// repeated; a redrive that fails otherwise is counted in [`BatchResult::failed`].
 pub async fn run_batch(venue: &Venue, caller: &Caller, asked: &JobBatch<'_>) -> Result<BatchResult, StoreError> {
     let owner = &caller.owner;
     let JobBatch { action, filter, after, limit, reason } = *asked;

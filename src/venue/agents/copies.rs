@@ -32,7 +32,7 @@ pub(super) struct CopyClaim<'a> {
 /// A session that a copy has written, with the versions of its documents.
 struct CopiedSession {
     session: SessionKey,
-    seat: Option<SessionSnapshot>,
+    snapshot: Option<SessionSnapshot>,
     documents: Vec<(DocKey, u64)>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> CopyClaim<'a> {
         venue
             .check_room(owner, QuotaUsage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 })
             .await?;
-        self.made.push(CopiedSession { session: to.clone(), seat: None, documents: Vec::new() });
+        self.made.push(CopiedSession { session: to.clone(), snapshot: None, documents: Vec::new() });
         let prefix = keys::turns(&from.key);
         let mut turns = venue.store.docs(owner, prefix).page_size(COPIED);
         while let Some(page) = turns.next().await? {
@@ -94,15 +94,15 @@ impl<'a> CopyClaim<'a> {
                 break;
             }
         }
-        let seat = SessionSnapshot { version: at, state: Bytes::from(state), quota: Some(venue.quota().await) };
-        match venue.store.set_session(venue.now(), owner, to, Some(&seat), &[]).await? {
+        let snapshot = SessionSnapshot { version: at, state: Bytes::from(state), quota: Some(venue.quota().await) };
+        match venue.store.set_session(venue.now(), owner, to, Some(&snapshot), &[]).await? {
             SetSessionOutcome::Done => {}
             SetSessionOutcome::Held(_) | SetSessionOutcome::Taken | SetSessionOutcome::Changed => {
                 return Err(LifecycleError::Taken(to.clone()));
             }
         }
         if let Some(made) = self.made.last_mut() {
-            made.seat = Some(seat);
+            made.snapshot = Some(snapshot);
         }
         Ok(())
     }
@@ -167,10 +167,14 @@ impl<'a> CopyClaim<'a> {
     /// Deletes a copied session with its documents, except those that were overwritten. Deletes nothing if the session
     /// has been used.
     async fn delete_copy(&self, made: CopiedSession) -> Result<(), StoreError> {
-        if let Some(seat) = made.seat {
+        if let Some(snapshot) = made.snapshot {
             let then = Amendment::Remove { arrivals: 0 };
-            let amend =
-                Amend { version: seat.version, expected_state: Some(seat.state), amendment: then, writes: Vec::new() };
+            let amend = Amend {
+                version: snapshot.version,
+                expected_state: Some(snapshot.state),
+                amendment: then,
+                writes: Vec::new(),
+            };
             let gone = self.venue.store.amend(self.venue.now(), self.owner, &made.session, &amend).await?;
             if gone != AmendOutcome::Done {
                 return Ok(());

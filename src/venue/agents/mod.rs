@@ -25,7 +25,7 @@ use crate::domain::visible::cut_at;
 use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::operation::Need;
-use crate::view::agent::AgentRecordView;
+use crate::view::agent::{AgentActivity, AgentRecordView};
 use crate::view::ledger::TurnRecordView;
 use crate::view::to_json;
 use crate::view::tree::TimelineTurnView;
@@ -214,7 +214,7 @@ pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<A
     let sessions = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
     Ok(Some(AgentRecordView {
         agent_id: record.id,
-        status: status(record.status, &sessions, venue.now()).to_owned(),
+        status: status(record.status, &sessions, venue.now()),
         config: to_json(&record.config),
         creator_caps: record.creator.capabilities(),
         config_version: record.config_version,
@@ -257,7 +257,7 @@ fn open_tasks(session: &SessionFacts) -> usize {
 }
 
 /// Returns the [`status`] of each of these agents of an owner.
-pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[ListedAgent]) -> Result<Vec<&'static str>, StoreError> {
+pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[ListedAgent]) -> Result<Vec<AgentActivity>, StoreError> {
     let looks: Vec<_> = agents.iter().map(|listed| current_status(venue, owner, &listed.id, listed.status)).collect();
     stream::iter(looks).buffered(CONCURRENT_READS).try_collect().await
 }
@@ -268,7 +268,7 @@ pub async fn current_status(
     owner: &Owner,
     id: &AgentId,
     agent: AgentStatus,
-) -> Result<&'static str, StoreError> {
+) -> Result<AgentActivity, StoreError> {
     let sessions = match agent {
         AgentStatus::Active => venue.store.sessions(owner, Some(id), None, SESSIONS).await?,
         AgentStatus::Suspended | AgentStatus::Terminated => Vec::new(),
@@ -295,13 +295,14 @@ pub async fn wake(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<usize, S
     Ok(woken)
 }
 
-/// Returns `SLEEPING`, `RUNNING`, `SUSPENDED` or `TERMINATED`.
-pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> &'static str {
+/// Returns what an agent with these sessions does now.
+pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> AgentActivity {
+    let is_leased = |session: &SessionFacts| session.lease_until.is_some_and(|until| until > now);
     match agent {
-        AgentStatus::Suspended => "SUSPENDED",
-        AgentStatus::Terminated => "TERMINATED",
-        AgentStatus::Active if sessions.iter().any(|s| s.lease_until.is_some_and(|until| until > now)) => "RUNNING",
-        AgentStatus::Active => "SLEEPING",
+        AgentStatus::Suspended => AgentActivity::Suspended,
+        AgentStatus::Terminated => AgentActivity::Terminated,
+        AgentStatus::Active if sessions.iter().any(is_leased) => AgentActivity::Running,
+        AgentStatus::Active => AgentActivity::Sleeping,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, ItemContent, PromptItem, Section, limit_items};
 use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId};
+use crate::domain::lattice::address::localise;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
 use crate::domain::media::{MediaType, references};
@@ -242,17 +243,19 @@ impl ContextReader<'_> {
             Err(OpError::Denied(reason)) => return Ok(Err((Absence::Denied, reason))),
             Err(error) => return operation_failure(error),
         }
-        let dispatch::ResolvedOperation { found: operation, arguments: input, inner, .. } =
-            match dispatch::resolve_call(self.catalog, path, input, false) {
-                Ok(settled) => settled,
-                Err(error) => return operation_failure(error),
-            };
-        if operation.spec.effect != Effect::Read {
+        if let Err(foreign) = localise(owner, &mut input) {
+            return Ok(Err((Absence::Denied, foreign.to_string())));
+        }
+        let settled = match dispatch::resolve_call(self.catalog, path, input, false) {
+            Ok(settled) => settled,
+            Err(error) => return operation_failure(error),
+        };
+        if settled.found.spec.effect != Effect::Read {
             let reason = "only operations that read can be context: it would run again in every turn";
             return Ok(Err((Absence::Failed, reason.into())));
         }
-        let call = self.invocation(inner.as_deref().unwrap_or(path), reads);
-        match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, &operation.spec.path, input)).await {
+        let call = self.invocation(path, reads);
+        match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke_resolved(&call, settled)).await {
             Ok(Ok(output)) => Ok(Ok(output.value)),
             Ok(Err(OpError::Denied(reason))) => Ok(Err((Absence::Denied, reason))),
             Ok(Err(error)) => operation_failure(error),
@@ -273,6 +276,7 @@ impl ContextReader<'_> {
             scoped: &NO_SECTIONS,
             site: Site::Api { key: None },
             reads,
+            fills_prompt: true,
         }
     }
 }

@@ -28,79 +28,85 @@ pub(crate) struct PromptView<'a> {
     pub(crate) venue: &'a Venue,
     /// The operations that the turn may offer and call.
     pub(crate) catalog: &'a CatalogView,
-    pub(crate) setting: &'a TurnInput,
+    pub(crate) turn_input: &'a TurnInput,
     /// The agent as it is configured, with the operations that its pins name.
     pub(crate) agent: &'a AgentRecord,
     pub(crate) workspace: &'a Workspace,
 }
 
-/// Returns what a turn begins with: its setting, its tree, and the agent with the operations that its pins name, if it
-/// has any. The `c/` of a session that is new again is emptied.
+/// Returns what a turn begins with: its input, its tree, and the agent with the operations that its pins name, if it
+/// has any. In the tree of a session that has expired, `c/` is empty.
 pub(crate) async fn begin_turn(
     venue: &Venue,
     catalog: &CatalogView,
     agent: &AgentRecord,
-    mut setting: Box<TurnInput>,
-    is_new: bool,
+    mut turn_input: Box<TurnInput>,
+    is_expired: bool,
 ) -> Result<(Box<TurnInput>, Workspace, Option<Box<AgentRecord>>), StoreError> {
-    let workspace = venue.workspace(&setting.owner, setting.authority.home().clone()).await;
-    if is_new {
+    let workspace = venue.workspace(&turn_input.owner, turn_input.authority.home().clone()).await;
+    if is_expired {
         clear_scratch(&workspace, &*venue.store).await?;
     }
     let pins =
-        PinReader { venue, catalog, owner: &setting.owner, authority: &setting.authority, workspace: &workspace };
+        PinReader { venue, catalog, owner: &turn_input.owner, authority: &turn_input.authority, workspace: &workspace };
     let pinned = pins::resolve_pins(pins, agent).await?.map(Box::new);
     if let Some(pinned) = &pinned {
-        setting.config = Arc::new(pinned.config.clone());
+        turn_input.config = Arc::new(pinned.config.clone());
     }
-    Ok((setting, workspace, pinned))
+    Ok((turn_input, workspace, pinned))
 }
 
 impl PromptView<'_> {
     /// Returns the inputs of the prompt, after these turns of the session.
     pub(crate) async fn inputs(&self, transcript: Vec<Arc<TranscriptTurn>>) -> Result<Inputs, StoreError> {
-        let Self { venue, catalog, setting, agent, workspace } = *self;
-        let config = &setting.config;
+        let Self { venue, catalog, turn_input, agent, workspace } = *self;
+        let config = &turn_input.config;
         let caller = Caller {
-            envelope: setting.mandate.envelope.clone(),
-            ..Caller::new(setting.owner.clone(), format!("agent:{}", setting.session.agent), setting.authority.clone())
+            envelope: turn_input.mandate.envelope.clone(),
+            ..Caller::new(
+                turn_input.owner.clone(),
+                format!("agent:{}", turn_input.session.agent),
+                turn_input.authority.clone(),
+            )
         };
-        let resolver = values::resolver(venue, setting, agent).await?;
+        let resolver = values::resolver(venue, turn_input, agent).await?;
         let hides_values = config.hides_values();
         let reader = ContextReader { venue, catalog, caller: &caller, workspace, resolver: &resolver, hides_values };
-        let bare = setting.plan.is_anonymous();
-        let loads = if bare { Vec::new() } else { setting.state.goals.loads(&setting.state.loads) };
+        let bare = turn_input.plan.is_anonymous();
+        let loads = if bare { Vec::new() } else { turn_input.state.goals.loads(&turn_input.state.loads) };
         let mut items = reader.fetch_items(entry::plan_agent_reads(&config.context, &agent.state, &loads)).await?;
         if !bare {
-            let held = HeldNamespaces::from_authority(&setting.authority);
+            let held = HeldNamespaces::from_authority(&turn_input.authority);
             items.extend(resources::context_items(venue, config, &held, workspace).await?);
         }
-        items.extend(scratchpad::context_items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
         items.extend(
-            setting
+            scratchpad::context_items(&*venue.store, &turn_input.owner, &turn_input.mandate.context_ids).await?,
+        );
+        items.extend(
+            turn_input
                 .plan
                 .handed_sections()
                 .into_iter()
-                .flat_map(|handed| scoped::handed_items(handed, &setting.authority)),
+                .flat_map(|handed| scoped::handed_items(handed, &turn_input.authority)),
         );
         let frame = PromptFrame {
-            agent: setting.session.agent.clone(),
+            agent: turn_input.session.agent.clone(),
             venue: venue.name.clone(),
             model: config.model.clone(),
             // The scratch space changes with the session and is no part of a prompt.
-            authority: setting.authority.clone().without_home(),
-            disclosure: setting.authority.disclosure(),
-            bound: setting.mandate.envelope.bound.clone(),
-            completion: setting.completion(),
+            authority: turn_input.authority.clone().without_home(),
+            disclosure: turn_input.authority.disclosure(),
+            bound: turn_input.mandate.envelope.bound.clone(),
+            completion: turn_input.completion(),
             strict: config.strict_placeholders,
             aliases: config.uses_aliases(),
             bare,
             prompt: config.prompt_style(),
         };
         let served = ServedEvents {
-            goals: GoalView::for_session(&setting.state.goals, &transcript, setting.plan.input(), frame.viewer()),
-            last: setting.last.is_some(),
-            ..setting.plan.served_events(&setting.state, &setting.mandate)
+            goals: GoalView::for_session(&turn_input.state.goals, &transcript, turn_input.plan.input(), frame.viewer()),
+            last: turn_input.last.is_some(),
+            ..turn_input.plan.served_events(&turn_input.state, &turn_input.mandate)
         };
         let wanted = attach::assets_to_look_up(&items, &served, &transcript);
         let attachments = attachments::look_up(venue, &caller, &config.model.provider, wanted).await?;
@@ -108,7 +114,7 @@ impl PromptView<'_> {
         Ok(Inputs {
             frame,
             moment: Moment {
-                turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
+                turn: format!("{}/{}/{}", turn_input.owner, turn_input.session, turn_input.turn),
                 date: venue.now().date(),
                 budget: PromptBudget::for_models(config.context_budget, &config.model, ratio),
             },
@@ -119,7 +125,7 @@ impl PromptView<'_> {
             transcript,
             served,
             attachments,
-            layout: Layout::StableFirst(setting.state.prefixes.get(&setting.state.goals.active_id()).cloned()),
+            layout: Layout::StableFirst(turn_input.state.prefixes.get(&turn_input.state.goals.active_id()).cloned()),
         })
     }
 
@@ -127,11 +133,11 @@ impl PromptView<'_> {
     /// fill in. From a session's first task on, the tools that end a task stay: tools stand at the beginning of a
     /// prompt, and changing them costs the cache of the whole prompt.
     fn tool_table(&self, values: &Resolver, instances: Vec<String>, turns: &[Arc<TranscriptTurn>]) -> Arc<ToolTable> {
-        let Self { venue, catalog, setting, agent, workspace: _ } = *self;
-        if setting.plan.is_anonymous() || setting.last.is_some() {
-            return Arc::new(ToolTable::for_anonymous_job(setting.ends()));
+        let Self { venue, catalog, turn_input, agent, workspace: _ } = *self;
+        if turn_input.plan.is_anonymous() || turn_input.last.is_some() {
+            return Arc::new(ToolTable::for_anonymous_job(turn_input.ends()));
         }
-        let (bound, mut ends) = (agent.config.has_turn_tools(), setting.ends());
+        let (bound, mut ends) = (agent.config.has_turn_tools(), turn_input.ends());
         let had_task = turns.iter().any(|turn| turn.job.is_some());
         if agent.config.looping == LoopKind::Chat && !ends.task && had_task {
             ends = TurnEnds {
@@ -139,10 +145,10 @@ impl PromptView<'_> {
                 ..TurnEnds::for_task(true)
             };
         }
-        let (providers, held) = (&venue.catalog.resources, HeldNamespaces::from_authority(&setting.authority));
-        let resources = providers.offered_tools(&agent.config, &setting.mandate.envelope, &held);
+        let (providers, held) = (&venue.catalog.resources, HeldNamespaces::from_authority(&turn_input.authority));
+        let resources = providers.offered_tools(&agent.config, &turn_input.mandate.envelope, &held);
         let key = ToolKey {
-            owner: setting.owner.clone(),
+            owner: turn_input.owner.clone(),
             agent: agent.id.clone(),
             created: agent.created,
             config_version: agent.config_version,
@@ -150,7 +156,7 @@ impl PromptView<'_> {
             inner: ends.inner,
             output: ends.output.map(ToString::to_string).unwrap_or_default(),
             goal: ends.goal.map(ToString::to_string).unwrap_or_default(),
-            found: setting.state.tools.clone(),
+            found: turn_input.state.tools.clone(),
             operations: agent.config.tools.iter().filter_map(ToolEntry::operation).map(str::to_owned).collect(),
             resources: resources.iter().map(|tool| tool.spec.name.clone()).collect(),
             values: if bound { values.hash() } else { String::new() },
@@ -168,6 +174,6 @@ impl PromptView<'_> {
 }
 
 /// Returns the tools that the model is offered, without values for what is bound.
-pub(crate) fn offered_tools(catalog: &CatalogView, setting: &TurnInput, agent: &AgentRecord) -> ToolTable {
-    resolve(&agent.config, &setting.state.tools, TurnEnds::for_task(false), &Resolver::default(), catalog)
+pub(crate) fn offered_tools(catalog: &CatalogView, turn_input: &TurnInput, agent: &AgentRecord) -> ToolTable {
+    resolve(&agent.config, &turn_input.state.tools, TurnEnds::for_task(false), &Resolver::default(), catalog)
 }

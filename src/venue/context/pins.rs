@@ -7,6 +7,7 @@ use crate::domain::agent::tool::NamedTool;
 use crate::domain::agent::tool::ToolEntry;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::lattice::catalog::is_stored_operation;
+use crate::domain::limits::PINNED_SCHEMAS_BYTES;
 use crate::domain::visible::beginning;
 use crate::store::StoreError;
 use crate::venue::operation::OpError;
@@ -25,12 +26,12 @@ pub(super) async fn resolve_pins(pins: PinReader<'_>, agent: &AgentRecord) -> Re
     }
     let mut agent = agent.clone();
     let configured: Vec<String> = agent.config.tools.iter().map(ToolEntry::tool_name).collect();
-    let mut named = Vec::new();
+    let (mut named, mut room) = (Vec::new(), PINNED_SCHEMAS_BYTES);
     for entry in &mut agent.config.tools {
         let Some(path) = entry.operation().filter(|path| is_stored_operation(path)).map(str::to_owned) else {
             continue;
         };
-        let Some(found) = find_operation(pins, &path).await? else { continue };
+        let Some(found) = find_operation(pins, &path, &mut room).await? else { continue };
         let tool = match entry {
             ToolEntry::Path(_) => NamedTool::default(),
             ToolEntry::Named(tool) => (**tool).clone(),
@@ -56,7 +57,7 @@ pub(super) async fn resolve_pins(pins: PinReader<'_>, agent: &AgentRecord) -> Re
         let Some(path) = operation_of(entry).filter(|path| is_stored_operation(path)).map(str::to_owned) else {
             continue;
         };
-        let Some(found) = find_operation(pins, &path).await? else { continue };
+        let Some(found) = find_operation(pins, &path, &mut room).await? else { continue };
         if let ContextEntry::Full(full) = entry {
             full.op = Some(found.path);
             full.pinned = found.input.map(|schema| PinnedSchema { path, schema });
@@ -81,11 +82,25 @@ fn is_free(pins: PinReader<'_>, configured: &[String], name: &str) -> bool {
     configured.iter().filter(|other| *other == name).count() == 1 && !paths.any(|path| tool_name(path) == name)
 }
 
-/// The operation that a pin names; `None` of one that names none to this reader.
-async fn find_operation(pins: PinReader<'_>, path: &str) -> Result<Option<PinnedOperation>, StoreError> {
-    match pins.find(path).await {
-        Ok(found) => Ok(found),
-        Err(OpError::Store(error)) if error.is_transient() => Err(error),
-        Err(_) => Ok(None),
-    }
+/// Returns the operation that a pin names; `None` for a pin that names none to this reader, or whose schema is larger
+/// than the room that is left.
+async fn find_operation(
+    pins: PinReader<'_>,
+    path: &str,
+    room: &mut usize,
+) -> Result<Option<PinnedOperation>, StoreError> {
+    let found = match pins.find(path).await {
+        Ok(found) => found,
+        Err(OpError::Store(error)) if error.is_transient() => return Err(error),
+        Err(_) => None,
+    };
+    let schema = found.as_ref().and_then(|found| found.input.as_ref());
+    let bytes = schema.map_or(0, |schema| schema.to_string().len());
+    Ok(match room.checked_sub(bytes) {
+        Some(left) => {
+            *room = left;
+            found
+        }
+        None => None,
+    })
 }

@@ -18,14 +18,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Event id of the task in a preview, which nobody has sent.
+/// Event id and mailbox key of the task in a preview, which nobody has sent.
 const EVENT: &str = "preview";
 
-/// What is looked at.
+/// A request to preview the next turn of a session.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Preview {
-    /// With this task besides what is pending.
+    /// Task that the turn serves besides the pending events; absent: none.
     pub task: Option<Value>,
     /// Values of the task. Who sends it is said by the token: `user_id`, `user_name`, `user_email` and `user.id`,
     /// `user.name`, `user.email`, however they are spelt, are left out and named in `ignored`.
@@ -33,7 +33,7 @@ pub struct Preview {
     pub session_context: Values,
     /// Shared buckets that the task names.
     pub context_ids: Vec<String>,
-    /// Grants of that task.
+    /// Grants of that task: capabilities, or names of resource namespaces; absent: all that the caller holds.
     pub context: Option<Vec<Value>>,
     /// Identity of the caller: the task may do no more.
     #[serde(skip)]
@@ -43,7 +43,7 @@ pub struct Preview {
     #[serde(skip)]
     #[schemars(skip)]
     pub caller: Option<String>,
-    /// Of this session; of a new one when absent.
+    /// Session of the turn; absent: a new one.
     #[schemars(with = "Option<String>", regex(pattern = NAME))]
     pub session: Option<SessionId>,
 }
@@ -80,32 +80,33 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     Box::pin(next_inputs(venue, owner, id, asked)).await
 }
 
+/// [`inputs`], boxed there because of its size.
 async fn next_inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
     let Some((agent, _)) = agents::get(venue, owner, id).await? else {
         return Err(PreviewError::NoAgent(id.clone()));
     };
     let reader = asked.envelope.bound.clone();
     let IdleSession { key, mut run, mut transcript } = read_idle_session(venue, owner, id, asked).await?;
-    let is_new = expire(venue, &agent.config, &mut run, &mut transcript);
+    let is_expired = empty_if_expired(venue, &agent.config, &mut run, &mut transcript);
     let (policy, _) = policy::load(&*venue.store, owner).await?;
     let (plan, _) = run.plan_under_policy(&policy, &agent, &key);
     let agent = plan.anonymous_agent(&agent).unwrap_or(agent);
     let (start, date) = venue.day();
     let next = NextTurn { owner, session: &key, start, date };
-    let setting = Box::new(TurnInput::for_next_turn(next, &agent, &run, plan, &policy));
-    if !reader.covers_reading(&setting.mandate.envelope.bound) {
+    let turn_input = Box::new(TurnInput::for_next_turn(next, &agent, &run, plan, &policy));
+    if !reader.covers_reading(&turn_input.mandate.envelope.bound) {
         return Err(PreviewError::Withheld(key));
     }
     let catalog = venue.catalog_view(owner);
-    let (setting, workspace, pinned) = begin_turn(venue, &catalog, &agent, setting, is_new).await?;
-    let (turn, _) = Turn::begin(setting, venue.now());
+    let (turn_input, workspace, pinned) = begin_turn(venue, &catalog, &agent, turn_input, is_expired).await?;
+    let (turn, _) = Turn::begin(turn_input, venue.now());
     let agent = pinned.as_deref().unwrap_or(&agent);
-    let view = PromptView { venue, catalog: &catalog, setting: turn.input(), agent, workspace: &workspace };
+    let view = PromptView { venue, catalog: &catalog, turn_input: turn.input(), agent, workspace: &workspace };
     Ok(view.inputs(transcript.records()).await?)
 }
 
-/// Expires the session if its time is over at the turn. Returns whether it is new and empty then.
-fn expire(venue: &Venue, config: &AgentConfig, run: &mut SessionRun, transcript: &mut Transcript) -> bool {
+/// Empties the session if its time to live is over at the turn. Returns whether it had expired.
+fn empty_if_expired(venue: &Venue, config: &AgentConfig, run: &mut SessionRun, transcript: &mut Transcript) -> bool {
     let at = run.first_arrival().unwrap_or_else(|| venue.now());
     let last = transcript.last().map(|record| record.end);
     let expired = config.session.ttl.as_ref().zip(last).is_some_and(|(ttl, last)| run.reset_if_expired(ttl, last, at));
@@ -115,7 +116,8 @@ fn expire(venue: &Venue, config: &AgentConfig, run: &mut SessionRun, transcript:
     expired
 }
 
-/// Reads the session as it is, and adds the task after the pending events.
+/// Reads the session as it is, and adds the task after the pending events. A session that is named must exist; without a
+/// name it is a new one.
 async fn read_idle_session(
     venue: &Venue,
     owner: &Owner,

@@ -147,6 +147,8 @@ pub struct SubmitReceipt {
     pub duplicate: bool,
     /// Ignored keys of the `sessionContext`, which the token claims.
     pub ignored: Vec<String>,
+    /// Abilities of the grants that nothing needs, each as a warning.
+    pub warnings: Vec<String>,
 }
 
 /// Why a direct submission was not accepted.
@@ -436,7 +438,9 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<SubmitReceipt, S
     if !duplicate && !is_asked {
         venue.wake(&arrival.owner, &session).await;
     }
-    Ok(SubmitReceipt { job, session, id: arrival.id.clone(), duplicate, ignored: ignored_keys(arrival) })
+    let (id, ignored) = (arrival.id.clone(), ignored_keys(arrival));
+    let warnings = arrival.submission.context.as_deref().map(grant::unknown_abilities).unwrap_or_default();
+    Ok(SubmitReceipt { job, session, id, duplicate, ignored, warnings })
 }
 
 /// Returns the id and the submission of a published message. What only the venue may set, including ids of its own,

@@ -68,8 +68,8 @@ pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<
     Ok(None)
 }
 
-/// Whether a job that a turn serves has ended outside that turn: cancelled, completed or failed.
-pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bool, StoreError> {
+/// Whether a job has ended, in whatever way. If a turn still serves it, it was ended from outside that turn.
+pub async fn has_ended(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bool, StoreError> {
     Ok(!list_ended(venue, owner, std::slice::from_ref(id)).await?.is_empty())
 }
 
@@ -81,7 +81,7 @@ pub async fn list_ended(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<V
     Ok(found.map(|(id, _)| id.clone()).collect())
 }
 
-/// Returns the keys of all documents of a job.
+/// Returns the keys of all documents of a job: head, status, result, wait note, watch of its external worker, spend.
 fn job_documents(id: &JobId) -> [DocKey; 6] {
     let [head, status, result] = [keys::job_head(id), keys::job_status(id), keys::job_result(id)];
     [head, status, result, keys::job_wait(id), keys::outbound(id), keys::job_spend(id)]
@@ -95,6 +95,8 @@ enum Extent {
     Listed,
 }
 
+/// Makes a job of its documents, in the order of [`job_documents`]; `None` without a head. A job without a status is
+/// pending since its creation.
 fn assemble_job(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, StoreError> {
     let [head, status, result, waiting, outbound, tally] = docs else { return Ok(None) };
     let Some(head) = &head.value else { return Ok(None) };
@@ -126,6 +128,7 @@ fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) ->
     serde_json::from_value(record.into()).map_err(|error| corrupt(key, &error))
 }
 
+/// Returns those of the jobs that exist, in the order of `ids`, with whole inputs and outputs.
 pub(in crate::venue) async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     let keys: Vec<_> = ids.iter().flat_map(job_documents).collect();
     let docs = venue.store.read(owner, &keys).await?;
@@ -133,8 +136,12 @@ pub(in crate::venue) async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobI
     jobs.filter_map(Result::transpose).collect()
 }
 
-/// Reads the states of jobs, without their results and what they have used; of a large input only its size.
-pub(in crate::venue) async fn read_states(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+/// Returns those of the jobs that exist, without their results and what they have used; of a large input only its size.
+pub(in crate::venue) async fn read_summaries(
+    venue: &Venue,
+    owner: &Owner,
+    ids: &[JobId],
+) -> Result<Vec<Job>, StoreError> {
     let documents = |id| [keys::job_head(id), keys::job_status(id), keys::job_wait(id), keys::outbound(id)];
     let wanted: Vec<_> = ids.iter().flat_map(documents).collect();
     let docs = venue.store.read(owner, &wanted).await?;
@@ -157,8 +164,8 @@ pub async fn reload_notes(venue: &Venue, owner: &Owner, job: &mut Job) -> Result
     Ok(())
 }
 
-/// Returns the first of these jobs as lists show them: up to `bytes` in all, but at least one. A job that is gone or
-/// doesn't pass the filter is `None`. Also returns what is left of `bytes`.
+/// Returns the first of these jobs as lists show them, in the order of `ids`: records of up to `bytes` bytes in all, but
+/// at least one job. A job that is gone or doesn't pass the filter is `None`. Also returns what is left of `bytes`.
 async fn read_listed(
     venue: &Venue,
     owner: &Owner,
@@ -269,9 +276,9 @@ pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec
     Ok(known.collect())
 }
 
-/// Returns the status of a job and its time, without reading its input and result. `None` if there is no such job, or
-/// no worker has taken it yet.
-pub async fn read_state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(JobStatus, Millis)>, StoreError> {
+/// Returns the status of a job and the time of its last change, without reading its input and result. `None` if there is
+/// no such job, or no worker has taken it yet.
+pub async fn read_status(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(JobStatus, Millis)>, StoreError> {
     Ok(venue.store.doc(owner, &keys::job_status(id)).await?.status())
 }
 
@@ -288,13 +295,13 @@ async fn end_signal(venue: &Venue, owner: &Owner, id: &JobId, time: Duration) ->
     }
 }
 
-/// Waits until a job has ended, at most for `timeout`, and returns it. `None` if there is no such job.
+/// Waits until a job has ended, at most for `timeout`, and returns it, ended or not. `None` if there is no such job.
 pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -> Result<Option<Job>, StoreError> {
     let deadline = venue.clock.steady() + timeout;
     let mut pause = POLL.0;
     let mut told: Option<BoxFuture<'static, ()>> = None;
     loop {
-        let ended = match read_state(venue, owner, id).await? {
+        let ended = match read_status(venue, owner, id).await? {
             Some((status, _)) => status.is_terminal(),
             // No worker has taken it yet, or there is no such job.
             None => match get(venue, owner, id).await? {
@@ -321,7 +328,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
     }
 }
 
-/// Returns the reason for cancelling the children of a job that ended so.
+/// Returns the reason with which the children of a job are cancelled after it ended with the status `ended`.
 fn end_reason(id: &JobId, ended: JobStatus) -> String {
     let how = match ended {
         JobStatus::Complete => "was completed without it",
@@ -337,9 +344,9 @@ fn end_reason(id: &JobId, ended: JobStatus) -> String {
     format!("job {id} {how}")
 }
 
-/// Returns the messages that cancel the jobs which a job has started; they cancel theirs in turn. `ended` is how the
-/// job ended.
-pub async fn cancel_children(
+/// Returns the messages that cancel the open jobs which job `id` has started, for the caller to publish; workers that
+/// take them cancel the children of those jobs in turn. `ended` is the status with which job `id` ended.
+pub async fn child_cancel_messages(
     venue: &Venue,
     owner: &Owner,
     id: &JobId,
@@ -362,8 +369,8 @@ pub async fn cancel_children(
     Ok(messages)
 }
 
-/// Ends an open job from outside its turns. Its callers get the result, its session is woken, and `more` is published
-/// with it.
+/// Ends an open job from outside its turns. Its callers get the result, its session is woken, and the messages `more`
+/// are published with it. Changes nothing unless the outcome is `Done`.
 pub async fn end(
     venue: &Venue,
     owner: &Owner,
@@ -399,7 +406,8 @@ pub enum CancelOutcome {
     Unknown,
 }
 
-/// Cancels a job and the jobs that it has started; a running model call is dropped within a second.
+/// Cancels a job and the jobs that it has started; a running model call is dropped within a second. The result names
+/// `reason`, or the caller if there is none.
 pub async fn cancel(
     venue: &Venue,
     owner: &Owner,
@@ -409,7 +417,7 @@ pub async fn cancel(
     let Some(job) = get(venue, owner, id).await? else { return Ok(CancelOutcome::Unknown) };
     let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| cut_error(format!("cancelled: {r}")));
     let result = JobResult::unsuccessful(JobStatus::Cancelled, ErrorCode::Cancelled, why);
-    let children = cancel_children(venue, owner, id, JobStatus::Cancelled).await?;
+    let children = child_cancel_messages(venue, owner, id, JobStatus::Cancelled).await?;
     let finished = end(venue, owner, &job, &result, children).await?;
     let Some(after) = get(venue, owner, id).await? else { return Ok(CancelOutcome::Unknown) };
     match finished {

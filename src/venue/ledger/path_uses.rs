@@ -78,8 +78,8 @@ impl PathUse {
 }
 
 impl From<PathUse> for PathUseView {
-    fn from(reached: PathUse) -> Self {
-        let PathUse { agent, session, turn, via, source, version, hash, through, into, bytes, removed } = reached;
+    fn from(path_use: PathUse) -> Self {
+        let PathUse { agent, session, turn, via, source, version, hash, through, into, bytes, removed } = path_use;
         Self { agent, session, turn, via, source, version, hash, through, into, bytes, removed }
     }
 }
@@ -214,12 +214,12 @@ impl UseList {
 
     /// Adds uses; breaks if there is no room for all of them.
     fn extend(&mut self, uses: impl IntoIterator<Item = PathUse>) -> ControlFlow<()> {
-        for reached in uses {
+        for path_use in uses {
             if self.uses.len() >= self.most {
                 self.is_cut = true;
                 return ControlFlow::Break(());
             }
-            self.uses.push(reached);
+            self.uses.push(path_use);
         }
         ControlFlow::Continue(())
     }
@@ -233,7 +233,7 @@ pub async fn uses_of_agent(
     path: &str,
 ) -> Result<Vec<PathUse>, StoreError> {
     let found = trace(store, owner, std::slice::from_ref(agent), path).await?;
-    Ok(found.turns.into_iter().filter(|reached| reached.removed.is_none()).collect())
+    Ok(found.turns.into_iter().filter(|path_use| path_use.removed.is_none()).collect())
 }
 
 /// Returns all uses of any path by an agent.
@@ -283,7 +283,7 @@ pub async fn session_uses(
         from = to + 1;
     }
     collect_results(store, owner, session, &mut found).await?;
-    found.uses.sort_by_key(|reached| reached.turn);
+    found.uses.sort_by_key(|path_use| path_use.turn);
     Ok(found.uses)
 }
 
@@ -383,7 +383,7 @@ pub async fn removed_uses(
     let known = KnownUses { uses: found.uses, is_cut: found.is_cut };
     let path = path.to_owned();
     let mut found = run_blocking(move || known.trace(&path)).await?.turns;
-    found.retain(|reached| agent.is_none_or(|agent| reached.agent == agent.as_str()));
+    found.retain(|path_use| agent.is_none_or(|agent| path_use.agent == agent.as_str()));
     Ok(found)
 }
 
@@ -406,8 +406,8 @@ pub const KEPT_PAGES: usize = 20;
 /// Returns the writes that keep uses after the records of their turns are gone; `key` returns the key of a numbered
 /// document.
 pub fn kept_writes(mut seen: Vec<PathUse>, at: Millis, key: impl Fn(usize) -> String) -> Vec<DocWrite> {
-    for reached in &mut seen {
-        reached.removed = Some(at);
+    for path_use in &mut seen {
+        path_use.removed = Some(at);
     }
     let pages = seen.chunks(KEPT_PER_PAGE).enumerate();
     pages.map(|(number, page)| DocWrite::json(key(number), &page)).collect()
@@ -456,7 +456,7 @@ mod tests {
         let named = json!({"path": "w/x", "value": 1});
         let of = |record: &TurnRecord| {
             let found = uses_of_calls(&session, record).into_iter();
-            found.map(|reached| (reached.source, reached.version, reached.bytes)).collect::<Vec<_>>()
+            found.map(|path_use| (path_use.source, path_use.version, path_use.bytes)).collect::<Vec<_>>()
         };
         assert_eq!(of(&record(Some(Vec::new()), named.clone())), []);
         let seen = SourceRead { version: Some(2), ..SourceRead::new("w/y") };

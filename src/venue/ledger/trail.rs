@@ -16,37 +16,39 @@ pub const TRAIL_PLACES: usize = 10_000;
 struct TrailPlace {
     /// The full path of the place.
     path: String,
-    /// The session that made the place, `agent/session`, and the turn from which on it has the bytes.
+    /// The session that made the place, `agent/session`, and the turn from which on it has the bytes; `None` if every
+    /// reader finds them: a job's answer is written once, and a copy that a caller made belongs to no turn.
     since: Option<(String, u64)>,
     /// Whether only the whole place has the bytes: a read of what lies above it has read something else.
     is_whole: bool,
 }
 
 impl TrailPlace {
-    /// Whether a use came late enough to find the bytes there. That depends on the turn only in the session that made
-    /// the place.
-    fn precedes(&self, reached: &PathUse) -> bool {
+    /// Whether the place had the bytes when a use read it. That depends on the turn only in the session that made the
+    /// place.
+    fn has_bytes_for(&self, path_use: &PathUse) -> bool {
         match &self.since {
-            Some((session, turn)) if is_by_session(reached, session) => reached.turn >= *turn,
+            Some((session, turn)) if is_by_session(path_use, session) => path_use.turn >= *turn,
             Some(_) | None => true,
         }
     }
 }
 
 /// Whether a use is by a session, `agent/session`.
-fn is_by_session(reached: &PathUse, session: &str) -> bool {
-    session.split_once('/').is_some_and(|(agent, id)| agent == reached.agent && id == reached.session)
+fn is_by_session(path_use: &PathUse, session: &str) -> bool {
+    session.split_once('/').is_some_and(|(agent, id)| agent == path_use.agent && id == path_use.session)
 }
 
-fn session_of(reached: &PathUse) -> String {
-    format!("{}/{}", reached.agent, reached.session)
+/// Returns the session of a use as `agent/session`.
+fn session_of(path_use: &PathUse) -> String {
+    format!("{}/{}", path_use.agent, path_use.session)
 }
 
 /// Uses by the paths that they read, so that a trail looks only at those of its places.
 #[derive(Debug)]
 pub struct UseIndex<'u> {
     uses: &'u [PathUse],
-    /// Numbers of uses by the full path of a source.
+    /// Indices into `uses`, by the full path of a source.
     by_source: BTreeMap<String, Vec<usize>>,
 }
 
@@ -54,8 +56,8 @@ impl<'u> UseIndex<'u> {
     /// Builds the index of these uses.
     pub fn new(uses: &'u [PathUse]) -> Self {
         let mut by_source = BTreeMap::<String, Vec<usize>>::new();
-        for (number, reached) in uses.iter().enumerate() {
-            for source in reached.sources() {
+        for (number, path_use) in uses.iter().enumerate() {
+            for source in path_use.sources() {
                 by_source.entry(source).or_default().push(number);
             }
         }
@@ -66,32 +68,32 @@ impl<'u> UseIndex<'u> {
     /// place that has them.
     pub fn trail(&self, path: &str) -> ByteTrail {
         let path = path.trim_matches('/');
-        let mut following = TrailSearch::new(self.uses.len());
-        for (number, reached) in self.uses.iter().enumerate() {
+        let mut search = TrailSearch::new(self.uses.len());
+        for (number, path_use) in self.uses.iter().enumerate() {
             let is_its = |source: &str| overlap(source, path);
-            if reached.source.split(", ").any(is_its) || reached.sources().any(|source| is_its(&source)) {
-                following.add(number);
+            if path_use.source.split(", ").any(is_its) || path_use.sources().any(|source| is_its(&source)) {
+                search.add(number);
             }
         }
-        while let Some(number) = following.queue.pop_front() {
-            let Some(reached) = self.uses.get(number) else { continue };
-            for place in following.trail.add_places(reached) {
-                self.add_readers(&place, &mut following);
+        while let Some(number) = search.queue.pop_front() {
+            let Some(path_use) = self.uses.get(number) else { continue };
+            for place in search.trail.add_places(path_use) {
+                self.add_readers(&place, &mut search);
             }
         }
-        following.trail
+        search.trail
     }
 
     /// Adds the uses that read a place to the trail.
-    fn add_readers(&self, place: &TrailPlace, following: &mut TrailSearch) {
+    fn add_readers(&self, place: &TrailPlace, search: &mut TrailSearch) {
         let own = self.by_source.get(&place.path).into_iter();
         let below_it = format!("{}/", place.path);
         let below = self.by_source.range(below_it.clone()..).take_while(|(source, _)| source.starts_with(&below_it));
         let above = ancestors(&place.path).filter(|_| !place.is_whole).filter_map(|path| self.by_source.get(path));
         for number in own.chain(below.map(|(_, numbers)| numbers)).chain(above).flatten() {
-            let is_new = following.trail.led.get(*number).is_some_and(|led| !led);
-            if is_new && self.uses.get(*number).is_some_and(|reached| place.precedes(reached)) {
-                following.add(*number);
+            let is_new = search.trail.carries.get(*number).is_some_and(|carries| !carries);
+            if is_new && self.uses.get(*number).is_some_and(|path_use| place.has_bytes_for(path_use)) {
+                search.add(*number);
             }
         }
     }
@@ -100,18 +102,18 @@ impl<'u> UseIndex<'u> {
 /// A trail while it is computed.
 struct TrailSearch {
     trail: ByteTrail,
-    /// Numbers of uses whose places are not known yet.
+    /// Indices of uses whose places are not known yet.
     queue: VecDeque<usize>,
 }
 
 impl TrailSearch {
     fn new(uses: usize) -> Self {
-        Self { trail: ByteTrail { led: vec![false; uses], ..ByteTrail::default() }, queue: VecDeque::new() }
+        Self { trail: ByteTrail { carries: vec![false; uses], ..ByteTrail::default() }, queue: VecDeque::new() }
     }
 
     fn add(&mut self, number: usize) {
-        if let Some(led) = self.trail.led.get_mut(number).filter(|led| !**led) {
-            *led = true;
+        if let Some(carries) = self.trail.carries.get_mut(number).filter(|carries| !**carries) {
+            *carries = true;
             self.queue.push_back(number);
         }
     }
@@ -125,7 +127,7 @@ pub struct ByteTrail {
     sessions: BTreeMap<String, u64>,
     timelines: BTreeSet<String>,
     /// For each use, whether it carried bytes of the path.
-    led: Vec<bool>,
+    carries: Vec<bool>,
     is_cut: bool,
 }
 
@@ -137,26 +139,27 @@ impl ByteTrail {
 
     /// Returns those of the uses of the index that carried bytes of the path.
     pub fn select(&self, uses: Vec<PathUse>) -> Vec<PathUse> {
-        uses.into_iter().zip(&self.led).filter(|(_, led)| **led).map(|(reached, _)| reached).collect()
+        uses.into_iter().zip(&self.carries).filter(|(_, carries)| **carries).map(|(path_use, _)| path_use).collect()
     }
 
-    /// Adds the places to which bytes went by a use. Returns the new ones.
-    fn add_places(&mut self, reached: &PathUse) -> Vec<TrailPlace> {
-        let session = session_of(reached);
-        if let Some(into) = &reached.into {
-            let path = full_path(into, &reached.agent, &reached.session);
-            let since = (reached.via != ANSWER && !reached.agent.is_empty()).then_some((session, reached.turn));
+    /// Adds the places to which bytes went by a use: its copy, else its conversation and the timeline of its agent.
+    /// Returns the new ones.
+    fn add_places(&mut self, path_use: &PathUse) -> Vec<TrailPlace> {
+        let session = session_of(path_use);
+        if let Some(into) = &path_use.into {
+            let path = full_path(into, &path_use.agent, &path_use.session);
+            let since = (path_use.via != ANSWER && !path_use.agent.is_empty()).then_some((session, path_use.turn));
             return self.add_copy(TrailPlace { path, since, is_whole: false });
         }
         // The model sees the result of a call from the next turn on.
-        let turn = reached.turn + u64::from(reached.via.starts_with("tool "));
+        let turn = path_use.turn + u64::from(path_use.via.starts_with("tool "));
         if self.sessions.get(&session).is_some_and(|before| *before <= turn) {
             return Vec::new();
         }
         self.sessions.insert(session.clone(), turn);
         let mut new = vec![conversation_place(&session, turn)];
-        if self.timelines.insert(reached.agent.clone()) {
-            new.push(timeline_place(&reached.agent));
+        if self.timelines.insert(path_use.agent.clone()) {
+            new.push(timeline_place(&path_use.agent));
         }
         new
     }
@@ -173,8 +176,8 @@ impl ByteTrail {
         vec![place]
     }
 
-    /// Returns the places as a turn of a session names them, without those that the session has made in this turn or
-    /// later.
+    /// Returns the places as a turn of a session names them (`n/…` and `c/…` for its own notes and scratch space), without
+    /// those that the session has made in this turn or later.
     pub fn places_in(&self, session: &SessionKey, turn: u64) -> Vec<String> {
         let own = format!("{}/{}", session.agent, session.session);
         let is_before =
@@ -207,7 +210,7 @@ mod tests {
     use super::*;
     use crate::domain::origin::SourceRead;
 
-    fn reached(session: &str, turn: u64, via: &str, source: &str, into: Option<&str>) -> PathUse {
+    fn path_use(session: &str, turn: u64, via: &str, source: &str, into: Option<&str>) -> PathUse {
         let (agent, session) = session.split_once('/').unwrap();
         let seen = SourceRead { into: into.map(str::to_owned), ..SourceRead::new(source) };
         let (agent, session, via) = (agent.to_owned(), session.to_owned(), via.to_owned());
@@ -227,17 +230,17 @@ mod tests {
     }
 
     /// Whether bytes of a path reached a use, by what else is known.
-    fn leads_to(path: &str, known: &[PathUse], reached: PathUse) -> bool {
-        let all: Vec<_> = known.iter().cloned().chain([reached]).collect();
-        trail(path, &all).led.last().copied().unwrap()
+    fn leads_to(path: &str, known: &[PathUse], path_use: PathUse) -> bool {
+        let all: Vec<_> = known.iter().cloned().chain([path_use]).collect();
+        trail(path, &all).carries.last().copied().unwrap()
     }
 
     #[test]
     fn a_copy_leads_on_from_when_it_was_made() {
         let copies = [
-            reached("a/s", 3, "tool t", "w/b", Some("o/c")),
-            reached("a/s", 2, "tool t", "w/a", Some("w/b")),
-            reached("a/s", 1, "tool t", "w/z", Some("w/y")),
+            path_use("a/s", 3, "tool t", "w/b", Some("o/c")),
+            path_use("a/s", 2, "tool t", "w/a", Some("w/b")),
+            path_use("a/s", 1, "tool t", "w/z", Some("w/y")),
         ];
         for (session, turn, source, expected) in [
             ("a/s", 1, "w/a", true),
@@ -252,28 +255,28 @@ mod tests {
             ("b/s", 1, "o/c", true),
             ("a/s", 4, "w/y", false),
         ] {
-            let found = leads_to("w/a", &copies, reached(session, turn, "tool t", source, None));
+            let found = leads_to("w/a", &copies, path_use(session, turn, "tool t", source, None));
             assert_eq!(found, expected, "{session} {turn} {source}");
         }
     }
 
     #[test]
     fn notes_are_those_of_their_agent() {
-        let known = [reached("a/s", 1, "tool t", "w/a", Some("n/x"))];
-        assert!(leads_to("w/a", &known, reached("a/other", 1, "context/n", "n/x", None)));
-        assert!(!leads_to("w/a", &known, reached("b/s", 1, "context/n", "n/x", None)));
-        assert!(leads_to("w/a", &known, reached("b/s", 1, "tool t", "g/a/n/x", None)));
+        let known = [path_use("a/s", 1, "tool t", "w/a", Some("n/x"))];
+        assert!(leads_to("w/a", &known, path_use("a/other", 1, "context/n", "n/x", None)));
+        assert!(!leads_to("w/a", &known, path_use("b/s", 1, "context/n", "n/x", None)));
+        assert!(leads_to("w/a", &known, path_use("b/s", 1, "tool t", "g/a/n/x", None)));
     }
 
     #[test]
     fn answers_and_conversations_have_what_their_session_saw() {
         let known = [
-            reached("child/s", 2, "tool lattice_read", "w/a", None),
-            reached("child/s", 2, ANSWER, "g/child/sessions/s", Some("j/1/output")),
-            reached("child/s", 3, ANSWER, "g/child/sessions/s", Some("j/2/output")),
-            reached("child/other", 9, ANSWER, "g/child/sessions/other", Some("j/3/output")),
-            reached("parent/s", 1, "pending/2", "j/2/output", None),
-            reached("parent/s", 4, ANSWER, "g/parent/sessions/s", Some("j/4/output")),
+            path_use("child/s", 2, "tool lattice_read", "w/a", None),
+            path_use("child/s", 2, ANSWER, "g/child/sessions/s", Some("j/1/output")),
+            path_use("child/s", 3, ANSWER, "g/child/sessions/s", Some("j/2/output")),
+            path_use("child/other", 9, ANSWER, "g/child/sessions/other", Some("j/3/output")),
+            path_use("parent/s", 1, "pending/2", "j/2/output", None),
+            path_use("parent/s", 4, ANSWER, "g/parent/sessions/s", Some("j/4/output")),
         ];
         for (source, expected) in [
             ("j/1/output", false),
@@ -288,25 +291,25 @@ mod tests {
             ("g/child", false),
             ("g/child/n/x", false),
         ] {
-            assert_eq!(leads_to("w/a", &known, reached("x/s", 1, "tool t", source, None)), expected, "{source}");
+            assert_eq!(leads_to("w/a", &known, path_use("x/s", 1, "tool t", source, None)), expected, "{source}");
         }
     }
 
     #[test]
     fn a_conversation_is_followed_from_its_earliest_knowledge() {
         let known = [
-            reached("a/s", 5, "context/w/a", "w/a", None),
-            reached("b/s", 1, "tool t", "w/a", Some("w/late")),
-            reached("a/s", 2, "context/w/late", "w/late", None),
-            reached("a/s", 3, ANSWER, "g/a/sessions/s", Some("j/1/output")),
+            path_use("a/s", 5, "context/w/a", "w/a", None),
+            path_use("b/s", 1, "tool t", "w/a", Some("w/late")),
+            path_use("a/s", 2, "context/w/late", "w/late", None),
+            path_use("a/s", 3, ANSWER, "g/a/sessions/s", Some("j/1/output")),
         ];
-        assert!(leads_to("w/a", &known, reached("x/s", 1, "tool t", "j/1/output", None)));
-        assert!(!leads_to("w/a", &known[..1], reached("a/s", 3, "tool t", "g/a/sessions/s", None)));
+        assert!(leads_to("w/a", &known, path_use("x/s", 1, "tool t", "j/1/output", None)));
+        assert!(!leads_to("w/a", &known[..1], path_use("a/s", 3, "tool t", "g/a/sessions/s", None)));
     }
 
     #[test]
     fn copies_are_followed_to_a_bounded_number_of_places() {
-        let copy = |n: usize| reached("a/s", 1, "tool t", "w/a", Some(&format!("w/b/{n}")));
+        let copy = |n: usize| path_use("a/s", 1, "tool t", "w/a", Some(&format!("w/b/{n}")));
         let many: Vec<_> = (0..TRAIL_PLACES + 5).map(copy).collect();
         let followed = trail("w/a", &many);
         assert!(followed.is_cut() && followed.copies.len() == TRAIL_PLACES);
@@ -316,10 +319,10 @@ mod tests {
 
     #[test]
     fn a_long_chain_of_copies_is_followed_to_its_end() {
-        let step = |n: usize| reached("a/s", 1, "tool t", &format!("w/{n}/x"), Some(&format!("w/{}/x", n + 1)));
+        let step = |n: usize| path_use("a/s", 1, "tool t", &format!("w/{n}/x"), Some(&format!("w/{}/x", n + 1)));
         let mut chain: Vec<_> = (0..TRAIL_PLACES - 1).map(step).collect();
         chain.reverse();
         let end = format!("w/{}", TRAIL_PLACES - 1);
-        assert!(leads_to("w/0", &chain, reached("a/s", 1, "tool t", &end, None)));
+        assert!(leads_to("w/0", &chain, path_use("a/s", 1, "tool t", &end, None)));
     }
 }

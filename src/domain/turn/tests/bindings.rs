@@ -14,7 +14,7 @@ fn bindings_of_a_run_by_path_are_recorded_for_a_successor() {
     let spec = ToolSpec { name: "run".into(), description: String::new(), schema: json!({}) };
     let target = ToolTarget::Operation(RUN.into());
     let table = ToolTable { guards, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
-    let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
+    let (mut turn, _) = Turn::begin(turn_input("implicit", begun(1, 0, false), vec![task(1)]), NOW);
     let Observation::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
     gathered.tools = table.into();
     turn.step(Observation::Gathered(gathered, scribe), NOW);
@@ -50,7 +50,7 @@ fn the_version_of_a_published_operation_is_recorded_with_its_call() {
         if let Some(path) = bound {
             table.injections[0].values.insert("operation".into(), path.into());
         }
-        let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
+        let (mut turn, _) = Turn::begin(turn_input("implicit", begun(1, 0, false), vec![task(1)]), NOW);
         let Observation::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
         gathered.tools = table.into();
         turn.step(Observation::Gathered(gathered, scribe), NOW);
@@ -85,7 +85,7 @@ fn an_argument_that_only_trusted_code_gives_is_refused_by_its_name() {
     ] {
         let table = ToolTable::new(vec![spec.clone()], vec![target.clone()], Vec::new());
         let table = ToolTable { injections: vec![injection.clone()], ..table };
-        let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
+        let (mut turn, _) = Turn::begin(turn_input("implicit", begun(1, 0, false), vec![task(1)]), NOW);
         let Observation::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
         gathered.tools = table.into();
         turn.step(Observation::Gathered(gathered, scribe), NOW);

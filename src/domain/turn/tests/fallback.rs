@@ -16,13 +16,13 @@ fn by_fallback() -> ModelCalls {
 }
 
 fn with_fallback(n: u8) -> TurnInput {
-    let mut setting = setting("implicit", SessionState::default(), vec![task(n)]);
-    let model = &mut Arc::make_mut(&mut setting.config).model;
+    let mut turn_input = turn_input("implicit", SessionState::default(), vec![task(n)]);
+    let model = &mut Arc::make_mut(&mut turn_input.config).model;
     let fallback =
         crate::chat::ModelSettings { max_tokens: Some(77), ..crate::chat::ModelSettings::new("scripted", "y") };
     model.fallback.push(fallback);
     model.max_tokens = Some(500);
-    setting
+    turn_input
 }
 
 fn check(decision: &Decision) {

@@ -30,26 +30,26 @@ impl Session {
         self.records.len() as u64 + 1
     }
 
-    fn setting(&self) -> TurnInput {
-        let mut setting = super::setting("implicit", self.state.clone(), self.inbox.clone());
+    fn turn_input(&self) -> TurnInput {
+        let mut turn_input = super::turn_input("implicit", self.state.clone(), self.inbox.clone());
         let opener = self.state.goals.top().map(|frame| frame.turn);
-        setting.opener = self.records.iter().find(|record| Some(record.turn) == opener).cloned().map(Box::new);
-        setting.config = Arc::new(self.config.clone());
-        setting.turn = self.turn();
-        setting
+        turn_input.opener = self.records.iter().find(|record| Some(record.turn) == opener).cloned().map(Box::new);
+        turn_input.config = Arc::new(self.config.clone());
+        turn_input.turn = self.turn();
+        turn_input
     }
 
     /// One turn with this reply; tools of the harness are really called.
     fn reply(&mut self, reply: Reply) -> Decision {
-        let setting = self.setting();
-        let (mut turn, _) = Turn::begin(setting.clone(), NOW);
+        let turn_input = self.turn_input();
+        let (mut turn, _) = Turn::begin(turn_input.clone(), NOW);
         let Action::Ask(_) = turn.step(inputs(&turn, Vec::new()), NOW) else { panic!("expected a model call") };
         let mut action = turn.step(Observation::Answered(Ok(reply)), NOW);
         if let Action::Record(_) = action {
             let Action::Call(planned) = turn.step(Observation::Recorded, NOW) else { panic!("expected calls") };
             let outcome = |(_, call): &(u32, PlannedCall)| match &call.what {
                 Ok(ResolvedCall { target: ToolTarget::Operation(_), .. }) => ok(),
-                Ok(ResolvedCall { target, arguments }) => endings::call_outcome(&setting, target, arguments),
+                Ok(ResolvedCall { target, arguments }) => endings::call_outcome(&turn_input, target, arguments),
                 Err(unmade) => unmade.into(),
             };
             action = turn.step(Observation::Called(planned.iter().map(outcome).collect()), NOW);
@@ -156,8 +156,8 @@ fn whatever_ends_the_task_ends_its_goals() {
 
     let mut session = Session::tree(&json!({}));
     session.subgoal("cancelled");
-    let setting = session.setting();
-    let (mut turn, _) = Turn::begin(setting, NOW);
+    let turn_input = session.turn_input();
+    let (mut turn, _) = Turn::begin(turn_input, NOW);
     let Action::Commit(decision) = turn.step(Observation::Cancelled(Vec::new()), NOW) else {
         panic!("expected a commit")
     };
@@ -273,9 +273,9 @@ fn typed_outputs_bring_the_tools_that_end_a_goal_and_only_those() {
                 &Mandate::default(),
             );
         }
-        let setting = session.setting();
+        let turn_input = session.turn_input();
         let none: [OperationInfo; 0] = [];
-        let table = resolve(&setting.config, &[], setting.ends(), &Resolver::default(), &none[..]);
+        let table = resolve(&turn_input.config, &[], turn_input.ends(), &Resolver::default(), &none[..]);
         table.names().into_iter().filter(|name| !name.starts_with("context_")).map(str::to_owned).collect::<Vec<_>>()
     };
     let with = |mut config: Value, tools: Value| {
@@ -383,8 +383,8 @@ fn the_last_turn_opens_no_goal_and_takes_no_goals_text() {
     let mut session = Session::tree(&json!({}));
     session.subgoal("inner");
     let last = Some(FinalTurn { code: ErrorCode::BudgetExceeded, reason: "it is used up".into() });
-    let setting = TurnInput { last, ..session.setting() };
-    let decision = drive(setting, text("half of it"), vec![]);
+    let turn_input = TurnInput { last, ..session.turn_input() };
+    let decision = drive(turn_input, text("half of it"), vec![]);
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::BudgetExceeded))));
 }
 

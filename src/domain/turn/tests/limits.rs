@@ -4,23 +4,23 @@ use super::*;
 use crate::budget::{Deadline, LimitOrigin};
 use crate::chat::ChatMessage;
 
-fn windy(mut setting: TurnInput) -> TurnInput {
-    let mut config = (*setting.config).clone();
+fn windy(mut turn_input: TurnInput) -> TurnInput {
+    let mut config = (*turn_input.config).clone();
     config.limits.wind_down = true;
-    setting.config = Arc::new(config);
-    setting
+    turn_input.config = Arc::new(config);
+    turn_input
 }
 
 fn serving() -> TurnInput {
-    setting("implicit", begun(1, 1, false), vec![task(1)])
+    turn_input("implicit", begun(1, 1, false), vec![task(1)])
 }
 
 fn final_turn(code: ErrorCode) -> FinalTurn {
     FinalTurn { code, reason: "it is used up".into() }
 }
 
-fn short(setting: TurnInput) -> (Turn, Action) {
-    let (mut turn, _) = Turn::begin(setting, NOW);
+fn short(turn_input: TurnInput) -> (Turn, Action) {
+    let (mut turn, _) = Turn::begin(turn_input, NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     let failure = ModelFailure::LimitReached(final_turn(ErrorCode::BudgetExceeded));
     let action = turn.step(Observation::Answered(Err(failure)), NOW);
@@ -47,20 +47,20 @@ fn a_task_that_may_wind_down_gets_one_last_turn() {
         ("explicit", complete(), vec![ok()], done),
         ("implicit", calls(&[("no_such_tool", json!({}))]), vec![ok()], failed),
     ] {
-        let setting = setting(completion, begun(1, 1, false), vec![task(1)]);
-        let setting = TurnInput { last: Some(final_turn(ErrorCode::BudgetExceeded)), ..setting };
-        assert_eq!(ended(&drive(setting, reply, outcomes)), expected, "{completion}");
+        let turn_input = turn_input(completion, begun(1, 1, false), vec![task(1)]);
+        let turn_input = TurnInput { last: Some(final_turn(ErrorCode::BudgetExceeded)), ..turn_input };
+        assert_eq!(ended(&drive(turn_input, reply, outcomes)), expected, "{completion}");
     }
     // And it is not asked a third time.
-    let setting = TurnInput { last: Some(final_turn(ErrorCode::BudgetExceeded)), ..windy(serving()) };
-    let (_, action) = short(setting);
+    let turn_input = TurnInput { last: Some(final_turn(ErrorCode::BudgetExceeded)), ..windy(serving()) };
+    let (_, action) = short(turn_input);
     assert!(matches!(action, Action::Commit(_)), "{action:?}");
 }
 
 #[test]
 fn the_turn_limit_leaves_one_turn_to_wind_down() {
     let read = || calls(&[(READ, json!({}))]);
-    let at_limit = || setting("implicit", begun(1, 2, false), vec![task(1)]);
+    let at_limit = || turn_input("implicit", begun(1, 2, false), vec![task(1)]);
     let decision = drive(windy(at_limit()), read(), vec![ok()]);
     assert_eq!((ended(&decision), decision.state.task.map(|task| task.winding)), (None, Some(true)));
     let decision = drive(at_limit(), read(), vec![ok()]);
@@ -69,9 +69,9 @@ fn the_turn_limit_leaves_one_turn_to_wind_down() {
 
 #[test]
 fn a_task_whose_time_is_over_asks_no_model() {
-    let over = |setting: TurnInput, origin| {
+    let over = |turn_input: TurnInput, origin| {
         let purse = Purse { deadline: Some(Deadline { at: NOW, origin }), ..Purse::default() };
-        Turn::begin(TurnInput { purse, ..setting }, NOW)
+        Turn::begin(TurnInput { purse, ..turn_input }, NOW)
     };
     for (origin, code) in
         [(LimitOrigin::Agent, ErrorCode::LimitReached), (LimitOrigin::Request, ErrorCode::BudgetExceeded)]
@@ -91,16 +91,16 @@ fn a_task_whose_time_is_over_asks_no_model() {
 
 #[test]
 fn messages_at_the_deadline_wait_for_the_next_turn() {
-    let setting = setting("implicit", begun(1, 1, false), vec![task(1), message(4)]);
+    let turn_input = turn_input("implicit", begun(1, 1, false), vec![task(1), message(4)]);
     let purse = Purse { deadline: Some(Deadline { at: NOW, origin: LimitOrigin::Agent }), ..Purse::default() };
-    let (_, action) = Turn::begin(TurnInput { purse, ..setting }, NOW);
+    let (_, action) = Turn::begin(TurnInput { purse, ..turn_input }, NOW);
     let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
     assert_eq!(decision.consume, ["k1"], "the task alone");
 }
 
 #[test]
 fn an_overdue_task_awaiting_a_person_asks_no_model() {
-    let mut setting = windy(serving());
+    let mut turn_input = windy(serving());
     let awaiting = crate::approval::AwaitingCalls {
         turn: 4,
         job: Some(job(1)),
@@ -108,9 +108,9 @@ fn an_overdue_task_awaiting_a_person_asks_no_model() {
         all_started: false,
         calls: Vec::new(),
     };
-    setting.state.awaiting = Some(awaiting);
-    setting.purse = Purse { deadline: Some(Deadline { at: NOW, origin: LimitOrigin::Agent }), ..Purse::default() };
-    let (_, action) = Turn::begin(setting, NOW);
+    turn_input.state.awaiting = Some(awaiting);
+    turn_input.purse = Purse { deadline: Some(Deadline { at: NOW, origin: LimitOrigin::Agent }), ..Purse::default() };
+    let (_, action) = Turn::begin(turn_input, NOW);
     let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
 }
@@ -121,7 +121,7 @@ fn a_refused_text_is_told_what_does_not_fit() {
     let typed = || {
         let mut task = task(1);
         task.event.response_schema = Some(output.clone());
-        setting("implicit", SessionState::default(), vec![task])
+        turn_input("implicit", SessionState::default(), vec![task])
     };
     for (given, told) in [
         (

@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::REPLY_CALLS;
 
 fn recorded(reply: Reply) -> RecordedReply {
-    let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]), NOW);
+    let (mut turn, _) = Turn::begin(turn_input("implicit", SessionState::default(), vec![task(1)]), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     match turn.step(Observation::Answered(Ok(reply)), NOW) {
         Action::Record(recorded) => *recorded,

@@ -13,7 +13,7 @@ fn recorded(times: usize) -> RecordedReply {
     let reaches = vec![ToolContext { scopes: Some(scopes), ..ToolContext::default() }];
     let target = ToolTarget::Operation("v/ops/test/echo".into());
     let table = ToolTable { reaches, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
-    let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
+    let (mut turn, _) = Turn::begin(turn_input("implicit", begun(1, 0, false), vec![task(1)]), NOW);
     let doc = PromptItem {
         section: Section::Context,
         key: "context/doc".into(),

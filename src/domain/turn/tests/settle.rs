@@ -29,16 +29,17 @@ fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutc
 
 /// A turn with two calls that are asked about and one that isn't.
 fn waiting() -> (TurnInput, Decision) {
-    let setting = setting("implicit", begun(1, 1, false), vec![task(1), message(4)]);
+    let turn_input = turn_input("implicit", begun(1, 1, false), vec![task(1), message(4)]);
     let reply = calls(&[(READ, json!({})), (READ, json!({})), (READ, json!({}))]);
-    let outcomes = vec![asked(&setting.owner, &setting.session, 0), ok(), asked(&setting.owner, &setting.session, 2)];
-    (setting.clone(), drive(setting, reply, outcomes))
+    let outcomes =
+        vec![asked(&turn_input.owner, &turn_input.session, 0), ok(), asked(&turn_input.owner, &turn_input.session, 2)];
+    (turn_input.clone(), drive(turn_input, reply, outcomes))
 }
 
-fn after(setting: &TurnInput, decision: &Decision, inbox: Vec<PendingEvent>) -> (SessionRun, TurnInput) {
+fn after(turn_input: &TurnInput, decision: &Decision, inbox: Vec<PendingEvent>) -> (SessionRun, TurnInput) {
     let run = SessionRun::new(5, decision.state.clone(), inbox, false);
     let plan = run.plan_for_answers();
-    let next = TurnInput { turn: 6, state: run.state.clone(), plan, ..setting.clone() };
+    let next = TurnInput { turn: 6, state: run.state.clone(), plan, ..turn_input.clone() };
     (run, next)
 }
 
@@ -60,19 +61,19 @@ fn results(record: &TurnRecord) -> Vec<String> {
 
 #[test]
 fn a_reply_with_a_call_to_approve_waits_and_its_task_says_so() {
-    let (setting, decision) = waiting();
+    let (turn_input, decision) = waiting();
     assert_eq!(decision.status, Some((job(1), JobStatus::InputRequired)));
     assert_eq!(decision.approvals.len(), 2);
     let awaiting = decision.state.awaiting.clone().unwrap();
     assert_eq!(awaiting.calls.iter().map(|call| call.call).collect::<Vec<_>>(), [0, 2]);
     let until = awaiting.first_expiry();
     // Nothing but an answer wakes it, and messages wait.
-    let (run, _) = after(&setting, &decision, vec![task(1), message(5)]);
+    let (run, _) = after(&turn_input, &decision, vec![task(1), message(5)]);
     assert_eq!(run.next_step(5), NextStep::Await { news: false, until });
     let approval = awaiting.calls[0].approval.clone();
-    let (run, _) = after(&setting, &decision, vec![pending(7, Payload::Decision { approval }), task(1)]);
+    let (run, _) = after(&turn_input, &decision, vec![pending(7, Payload::Decision { approval }), task(1)]);
     assert_eq!(run.next_step(5), NextStep::Await { news: true, until });
-    let (run, _) = after(&setting, &decision, vec![pending(7, Payload::Decision { approval: job(9) }), task(1)]);
+    let (run, _) = after(&turn_input, &decision, vec![pending(7, Payload::Decision { approval: job(9) }), task(1)]);
     assert!(matches!(run.next_step(5), NextStep::Settle(_)), "an answer that nobody awaits");
 }
 
@@ -82,9 +83,9 @@ fn a_task_that_ends_with_the_reply_asks_nobody() {
         calls(&[(READ, json!({})), ("complete_task", json!({"result": 7}))]),
         calls(&[(READ, json!({})), ("fail_task", json!({"error": "x"}))]),
     ] {
-        let setting = setting("implicit", begun(1, 1, false), vec![task(1)]);
-        let outcomes = vec![asked(&setting.owner, &setting.session, 0), ok()];
-        let decision = drive(setting, reply, outcomes);
+        let turn_input = turn_input("implicit", begun(1, 1, false), vec![task(1)]);
+        let outcomes = vec![asked(&turn_input.owner, &turn_input.session, 0), ok()];
+        let decision = drive(turn_input, reply, outcomes);
         assert!(decision.ended_task.is_some() && decision.approvals.is_empty() && decision.state.awaiting.is_none());
         assert!(results(&decision.record)[0].starts_with("not made"), "{:?}", results(&decision.record));
     }
@@ -92,10 +93,10 @@ fn a_task_that_ends_with_the_reply_asks_nobody() {
 
 #[test]
 fn decided_calls_are_made_and_stand_in_the_turn_that_asked() {
-    let (setting, first) = waiting();
+    let (turn_input, first) = waiting();
     let calls = first.state.awaiting.clone().unwrap().calls;
     let event = pending(7, Payload::Decision { approval: calls[1].approval.clone() });
-    let (_, next) = after(&setting, &first, vec![event, task(1), message(5)]);
+    let (_, next) = after(&turn_input, &first, vec![event, task(1), message(5)]);
     let decided = vec![(calls[1].clone(), approved())];
     let (mut turn, action) = Turn::settle(next, first.record.clone(), decided, &[]);
     // At its own place in the reply, whatever else was decided: ids of effects depend on it.
@@ -107,7 +108,7 @@ fn decided_calls_are_made_and_stand_in_the_turn_that_asked() {
     assert_eq!(decision.state.awaiting.as_ref().unwrap().calls.len(), 1);
     assert_eq!((decision.status.clone(), decision.ended_task.clone()), (None, None));
     assert_eq!(decision.state.task, first.state.task, "it is no turn of the task's");
-    let (_, last) = after(&setting, &decision, vec![task(1), message(5)]);
+    let (_, last) = after(&turn_input, &decision, vec![task(1), message(5)]);
     let rejected = answer(ApprovalVerdict::Rejected { reason: Some("no".into()) });
     let (mut turn, action) =
         Turn::settle(last, decision.amended_record.clone().unwrap(), vec![(calls[0].clone(), rejected)], &[]);
@@ -115,14 +116,14 @@ fn decided_calls_are_made_and_stand_in_the_turn_that_asked() {
     let Action::Commit(decision) = turn.step(Observation::Called(Vec::new()), NOW) else { panic!("expected a commit") };
     assert!(results(decision.amended_record.as_ref().unwrap())[0].starts_with("rejected by a person: no."));
     assert_eq!(decision.status, Some((job(1), JobStatus::Started)));
-    let (run, _) = after(&setting, &decision, vec![task(1), message(5)]);
+    let (run, _) = after(&turn_input, &decision, vec![task(1), message(5)]);
     assert!(matches!(run.next_step(5), NextStep::Turn(_)), "the model is asked again");
 }
 
 #[test]
 fn a_task_that_ended_from_outside_withdraws_its_calls() {
-    let (setting, first) = waiting();
-    let (run, next) = after(&setting, &first, vec![message(5)]);
+    let (turn_input, first) = waiting();
+    let (run, next) = after(&turn_input, &first, vec![message(5)]);
     let until = first.state.awaiting.as_ref().unwrap().first_expiry();
     assert_eq!((run.is_withdrawn(), run.next_step(5)), (true, NextStep::Await { news: true, until }));
     let calls = first.state.awaiting.clone().unwrap().calls;
@@ -136,9 +137,9 @@ fn a_task_that_ended_from_outside_withdraws_its_calls() {
 
 #[test]
 fn a_cancellation_keeps_the_known_results_of_decided_calls() {
-    let (setting, first) = waiting();
+    let (turn_input, first) = waiting();
     let calls = first.state.awaiting.clone().unwrap().calls;
-    let (_, next) = after(&setting, &first, vec![task(1)]);
+    let (_, next) = after(&turn_input, &first, vec![task(1)]);
     let (mut turn, _) = Turn::settle(next, first.record.clone(), vec![(calls[0].clone(), approved())], &[]);
     let noted = vec![(0, CallOutcome { text: "noted".into(), ..ok() })];
     let Action::Commit(decision) = turn.step(Observation::Cancelled(noted), NOW) else { panic!("expected a commit") };
@@ -149,11 +150,11 @@ fn a_cancellation_keeps_the_known_results_of_decided_calls() {
 
 #[test]
 fn calls_that_have_all_started_jobs_park_the_session() {
-    let setting = setting("implicit", begun(1, 1, false), vec![task(1)]);
+    let turn_input = turn_input("implicit", begun(1, 1, false), vec![task(1)]);
     let reply = calls(&[(READ, json!({})), (READ, json!({}))]);
-    let first = drive(setting.clone(), reply, vec![asked(&setting.owner, &setting.session, 0), started(8)]);
+    let first = drive(turn_input.clone(), reply, vec![asked(&turn_input.owner, &turn_input.session, 0), started(8)]);
     let calls = first.state.awaiting.clone().unwrap().calls;
-    let (_, next) = after(&setting, &first, vec![task(1)]);
+    let (_, next) = after(&turn_input, &first, vec![task(1)]);
     let (mut turn, _) = Turn::settle(next, first.record.clone(), vec![(calls[0].clone(), approved())], &[]);
     let Action::Commit(decision) = turn.step(Observation::Called(vec![started(9)]), NOW) else { panic!("a commit") };
     assert!(decision.state.parked && decision.state.pending.contains_key(&job(9)));
@@ -161,9 +162,9 @@ fn calls_that_have_all_started_jobs_park_the_session() {
 
 #[test]
 fn a_predecessors_effects_of_a_withdrawn_call_stay_known() {
-    let (setting, first) = waiting();
+    let (turn_input, first) = waiting();
     let calls = first.state.awaiting.clone().unwrap().calls;
-    let (_, next) = after(&setting, &first, vec![]);
+    let (_, next) = after(&turn_input, &first, vec![]);
     let withdrawn = calls.into_iter().map(|call| (call, answer(ApprovalVerdict::Withdrawn))).collect();
     let noted = [(2, CallOutcome { text: "it was done".into(), ..ok() })];
     let (mut turn, _) = Turn::settle(next, first.record.clone(), withdrawn, &noted);
@@ -174,14 +175,14 @@ fn a_predecessors_effects_of_a_withdrawn_call_stay_known() {
 
 #[test]
 fn answers_go_first_so_that_a_turn_keeps_its_number() {
-    let (setting, first) = waiting();
+    let (turn_input, first) = waiting();
     let awaiting = first.state.awaiting.clone().unwrap();
     let event = || pending(7, Payload::Decision { approval: awaiting.calls[0].approval.clone() });
     let ended = PendingEvent { status: Some(JobStatus::Cancelled), ..task(9) };
-    let (run, _) = after(&setting, &first, vec![event(), task(1), ended.clone()]);
+    let (run, _) = after(&turn_input, &first, vec![event(), task(1), ended.clone()]);
     assert!(run.has_answers(NOW), "also beside what needs no model");
-    let (run, _) = after(&setting, &first, vec![task(1), ended]);
+    let (run, _) = after(&turn_input, &first, vec![task(1), ended]);
     assert!(!run.has_answers(NOW) && run.has_answers(awaiting.first_expiry()));
-    let (run, _) = after(&setting, &first, vec![]);
+    let (run, _) = after(&turn_input, &first, vec![]);
     assert!(run.has_answers(NOW), "withdrawn");
 }

@@ -14,7 +14,12 @@ fn after(run: &SessionRun, decision: &Decision, arrived: Vec<PendingEvent>) -> S
 fn loose(run: &SessionRun) -> TurnInput {
     let NextStep::Turn(plan) = run.next_step(5) else { panic!("expected a turn, got {:?}", run.next_step(5)) };
     let mandate = run.mandate(&plan);
-    TurnInput { plan: *plan, state: run.state.clone(), mandate, ..setting("implicit", SessionState::default(), vec![]) }
+    TurnInput {
+        plan: *plan,
+        state: run.state.clone(),
+        mandate,
+        ..turn_input("implicit", SessionState::default(), vec![])
+    }
 }
 
 #[test]
@@ -24,9 +29,9 @@ fn a_message_stays_in_the_mailbox_until_its_run_is_through() {
     assert_eq!((first.consume.len(), first.state.shown.clone()), (0, vec!["k4".to_owned()]));
     // Another message joins; the first is not shown again.
     let run = after(&run, &first, vec![message(5)]);
-    let setting = loose(&run);
-    assert_eq!(setting.plan.messages.iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["k5"]);
-    let last = drive(setting, text("noted"), vec![]);
+    let turn_input = loose(&run);
+    assert_eq!(turn_input.plan.messages.iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["k5"]);
+    let last = drive(turn_input, text("noted"), vec![]);
     assert_eq!(last.consume, ["k4", "k5"]);
     let run = after(&run, &last, vec![]);
     assert_eq!((run.next_step(5), without_prefixes(run.state)), (NextStep::Rest, SessionState::default()));
@@ -36,7 +41,7 @@ fn a_message_stays_in_the_mailbox_until_its_run_is_through() {
 fn a_task_takes_over_from_a_loose_run() {
     let state = SessionState { shown: vec!["k4".into()], loose_turns: 1, ..SessionState::default() };
     let decision =
-        drive(setting("implicit", state, vec![message(4), task(1)]), calls(&[(READ, json!({}))]), vec![ok()]);
+        drive(turn_input("implicit", state, vec![message(4), task(1)]), calls(&[(READ, json!({}))]), vec![ok()]);
     assert_eq!((decision.consume, decision.state.shown.len()), (vec!["k4".to_owned()], 0));
 }
 

@@ -9,16 +9,16 @@ fn truncated(reply: Reply) -> Reply {
 #[test]
 fn a_text_that_was_cut_off_completes_its_task_and_says_so() {
     let decision =
-        drive(setting("implicit", SessionState::default(), vec![task(1)]), truncated(text("half of")), vec![]);
+        drive(turn_input("implicit", SessionState::default(), vec![task(1)]), truncated(text("half of")), vec![]);
     let (_, result) = decision.ended_task.unwrap();
     assert_eq!((result.status, result.output, result.truncated), (JobStatus::Complete, Some(json!("half of")), true));
-    let decision = drive(setting("implicit", SessionState::default(), vec![task(1)]), text("whole"), vec![]);
+    let decision = drive(turn_input("implicit", SessionState::default(), vec![task(1)]), text("whole"), vec![]);
     assert!(!decision.ended_task.unwrap().1.truncated);
 }
 
 #[test]
 fn a_limit_that_reasoning_has_used_up_ends_the_task() {
-    let decision = drive(setting("implicit", SessionState::default(), vec![task(1)]), truncated(text(" ")), vec![]);
+    let decision = drive(turn_input("implicit", SessionState::default(), vec![task(1)]), truncated(text(" ")), vec![]);
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
     let error = decision.ended_task.unwrap().1.error.unwrap();
     assert!(error.ends_with("before an answer: raise `model.maxTokens`"), "{error}");
@@ -29,7 +29,7 @@ fn only_complete_calls_of_a_truncated_reply_are_made() {
     let recorded = |last: Arguments| {
         let mut reply = truncated(calls(&[(READ, json!({"path": "w/a"})), (READ, json!({}))]));
         reply.calls[1].arguments = last;
-        let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]), NOW);
+        let (mut turn, _) = Turn::begin(turn_input("implicit", SessionState::default(), vec![task(1)]), NOW);
         turn.step(inputs(&turn, Vec::new()), NOW);
         match turn.step(Observation::Answered(Ok(reply)), NOW) {
             Action::Record(recorded) => recorded.calls,

@@ -17,18 +17,18 @@ fn so_far(turn: &Turn, now: Millis) -> (u32, u64, Millis, u64) {
 }
 
 fn begin(n: u8) -> Turn {
-    Turn::begin(setting("implicit", SessionState::default(), vec![task(n)]), NOW).0
+    Turn::begin(turn_input("implicit", SessionState::default(), vec![task(n)]), NOW).0
 }
 
 /// The next lease goes on with what the one before has left: `counted` calls are in its day.
 fn go_on(n: u8, before: &Turn, counted: ModelCalls, date: Option<&str>) -> Turn {
-    let mut setting = setting("implicit", SessionState::default(), vec![task(n)]);
-    setting.state.today = before.usage_so_far(NOW).0;
-    setting.counted = counted.clone();
+    let mut turn_input = turn_input("implicit", SessionState::default(), vec![task(n)]);
+    turn_input.state.today = before.usage_so_far(NOW).0;
+    turn_input.counted = counted.clone();
     if let Some(date) = date {
-        setting.date = date.to_owned();
+        turn_input.date = date.to_owned();
     }
-    let mut turn = Turn::begin(setting, LATER).0;
+    let mut turn = Turn::begin(turn_input, LATER).0;
     turn.add_model_calls(counted);
     turn
 }

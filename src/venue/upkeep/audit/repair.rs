@@ -200,7 +200,7 @@ async fn fail_lost_job(
     let bytes = Bytes::from(serde_json::to_vec(&result).expect("results serialise"));
     let finish = JobFinish { job: id.clone(), status: JobStatus::Failed, result: bytes };
     let told = outbox::completions(&venue.key, owner, &job.head, &result);
-    let cancels = jobs::cancel_children(venue, owner, id, JobStatus::Failed).await?;
+    let cancels = jobs::child_cancel_messages(venue, owner, id, JobStatus::Failed).await?;
     let entries = venue.lasting_entries(&told, &cancels);
     let finished = venue.store.finish(venue.now(), owner, session, &finish, None, &entries).await?;
     if finished != FinishOutcome::Done {
