@@ -110,7 +110,7 @@ fn the_workers_have_the_rules_of_the_example_agents() {
     let place = lines.iter().find_map(|line| line.strip_prefix("- TRELLIS__MODELS__SCRIPTED=")).unwrap();
     let mounted =
         lines.iter().find_map(|line| line.strip_prefix("- ./")?.strip_suffix(&format!(":{place}:ro"))).unwrap();
-    let rules = trellis::model::script_place::find(Some(&root().join(mounted)), "rules").unwrap();
+    let rules = trellis::model::rules_path::find(Some(&root().join(mounted)), "rules").unwrap();
     assert!(rules.answers_all_names, "{mounted}");
 }
 

@@ -96,7 +96,7 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         secrets: secrets.clone(),
         boundaries: boundaries.clone(),
         spend: spend.clone(),
-        quota: *quota,
+        quota: quota.clone(),
         prompts: trellis::venue::context::PromptCache::default(),
         meters: trellis::venue::rates::Meters::default(),
         local: trellis::venue::local_worker::LocalWorker::default(),

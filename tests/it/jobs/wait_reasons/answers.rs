@@ -50,7 +50,7 @@ on_both! {
 }
 
 async fn status(venue: &TestVenue, job: &JobId) -> JobStatus {
-    jobs::read_state(&venue.venue, &venue.owner, job).await.unwrap().unwrap().0
+    jobs::read_status(&venue.venue, &venue.owner, job).await.unwrap().unwrap().0
 }
 
 async fn the_last_two_answers_at_once_leave_no_job_waiting_for_input(on: On) {
