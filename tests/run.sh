@@ -125,7 +125,7 @@ say "nats-server $(nats-server --version | sed 's/.*v//'), $(redis-server --vers
 # Without optimisation the frames of a turn are many times larger than in a release build, and its calls lie deep.
 RUST_MIN_STACK=${RUST_MIN_STACK:-8388608}
 export RUST_MIN_STACK
-# Many tests wait for servers most of their time: one more at a time than there are processors.
-RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc 2>/dev/null || echo 2) + 1))}
+# Many tests wait for servers most of their time: three at a time for each processor.
+RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(nproc 2>/dev/null || echo 2) * 3))}
 export RUST_TEST_THREADS
 exec cargo test --workspace --no-fail-fast "$@"

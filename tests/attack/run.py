@@ -82,6 +82,7 @@ THEMES = {
     "expiring": ["up", "jwt"],
     "sweep": ["jwt"],
     "partitions": ["fleet", "jwt"],
+    "multiplied": ["up", "jwt"],
 }
 
 

@@ -48,7 +48,7 @@ fn mistakes_are_named() {
         ),
         (json!({"model": model, "concurrency": 0}), "`concurrency`: expected at least 1, got 0"),
         (
-            json!({"model": model, "tools": vec!["lattice/read"; 513]}),
+            json!({"model": model, "tools": (0..513).map(|n| format!("v/ops/x/{n}")).collect::<Vec<_>>()}),
             "`tools`: expected at most 512 entries, got 513; `more_tools` finds the others",
         ),
         (

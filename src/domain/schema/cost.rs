@@ -53,7 +53,7 @@ const ELEMENT_KEYWORDS: [&str; 6] =
 /// Returns the most checks that a validator would make. More than [`SCHEMA_CHECKS`] of them, or more than
 /// [`SCHEMA_DEPTH`] inside one another, are an error.
 pub fn cost(schema: &Value, value: &Value) -> Result<u64, SchemaCostError> {
-    let mut counter = CheckCounter { root: schema, known: HashMap::new() };
+    let mut counter = CheckCounter { root: schema, known: HashMap::new(), listed: 0 };
     counter.checks(schema, value, None, 0).map(|work| work.checks)
 }
 
@@ -71,6 +71,8 @@ struct CheckCounter<'v> {
     root: &'v Value,
     /// Work of each pair; `None` while it is being counted.
     known: HashMap<SchemaValuePair, Option<CheckWork>>,
+    /// Pairs that were listed so far. Each is a check at least, so that a list that is too long is never made.
+    listed: u64,
 }
 
 impl<'v> CheckCounter<'v> {
@@ -104,7 +106,9 @@ impl<'v> CheckCounter<'v> {
             return Err(SchemaCostError::Keyword { keyword: "$id" });
         }
         let mut work = CheckWork { checks: 1 + keywords.len() as u64, height: 1 };
-        for (part, inner, reference) in self.applied_schemas(keywords, value)? {
+        let applied = self.applied_schemas(keywords, value)?;
+        self.listed += applied.len() as u64;
+        for (part, inner, reference) in applied {
             let below = self.checks(part, inner, reference.or(from), depth + 1)?;
             work.checks += below.checks;
             work.height = work.height.max(1 + below.height);
@@ -136,8 +140,12 @@ impl<'v> CheckCounter<'v> {
                 applied.extend(
                     properties.into_iter().flatten().filter_map(|(name, part)| Some((part, map.get(name)?, None))),
                 );
-                let patterns = keywords.get("patternProperties").into_iter().flat_map(elements);
-                applied.extend(patterns.flat_map(|part| map.values().map(move |inner| (part, inner, None))));
+                let patterns = || keywords.get("patternProperties").into_iter().flat_map(elements);
+                let pairs = (patterns().count() as u64).saturating_mul(map.len() as u64);
+                if self.listed.saturating_add(pairs) > SCHEMA_CHECKS {
+                    return Err(SchemaCostError::Steps);
+                }
+                applied.extend(patterns().flat_map(|part| map.values().map(move |inner| (part, inner, None))));
                 // A name is a text, and no part of a schema goes deeper into a text.
                 applied.extend(keywords.get("propertyNames").map(|part| (part, &NAME, None)));
             }
@@ -230,6 +238,23 @@ mod tests {
         let mut chain: Map<String, Value> = chain.collect();
         chain.insert("40".into(), json!(true));
         assert_eq!(cost(&json!({"$ref": "#/$defs/0", "$defs": chain}), &json!(1)), Err(SchemaCostError::Steps));
+    }
+
+    /// Each pattern applies to each entry, which a list of all pairs would need gigabytes for.
+    #[test]
+    fn patterns_times_entries_are_never_listed() {
+        let patterns: Map<String, Value> = (0..4_000).map(|n| (format!("p{n}"), json!({"$ref": "#"}))).collect();
+        let entries = |count: usize| Value::Object((0..count).map(|n| (format!("k{n}"), json!({}))).collect());
+        let schema = json!({"patternProperties": patterns});
+        assert_eq!(cost(&schema, &entries(40_000)), Err(SchemaCostError::Steps));
+        assert!(cost(&schema, &entries(20)).is_ok());
+        // Lists inside one another count together.
+        let nested = (0..60).fold(json!({}), |inner, _| {
+            let mut map = entries(200);
+            map["next"] = inner;
+            map
+        });
+        assert_eq!(cost(&schema, &nested), Err(SchemaCostError::Steps));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Errors of schemas that a subset has no equivalent for.
 
-use super::limits::{CHAIN_MAX, DEPTH_MAX, SENT_BYTES_MAX, SPENT_LIMIT};
+use super::limits::{CHAIN_MAX, DEPTH_MAX, JOINED_MAX, SENT_BYTES_MAX, SPENT_LIMIT};
 use crate::decode::DataError;
 use crate::limits::SCHEMA_BYTES;
 use serde_json::Value;
@@ -57,6 +57,9 @@ pub enum ProjectionFault {
     /// Too many references and parts of `allOf` are inside one another.
     #[error("more than {} schemas of one value: does a reference lead back to itself?", CHAIN_MAX)]
     LongChain,
+    /// Lists of alternatives for one value multiply.
+    #[error("its alternatives multiply to more than {}", JOINED_MAX)]
+    ManyAlternatives,
     /// Too many alternatives are inside one another.
     #[error("more than {} alternatives inside one another", DEPTH_MAX)]
     NestedAlternatives,

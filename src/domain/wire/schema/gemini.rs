@@ -4,8 +4,9 @@
 //! properties, lists have `items`, and a declaration is at most [`LEVELS_MAX`] maps and lists deep. Everything else
 //! becomes a note in the description, or JSON text.
 
-use super::error::ProjectionError;
+use super::error::{ProjectionError, ProjectionFault};
 use super::keys::{PropertyNames, string_items};
+use super::limits::JOINED_MAX;
 use super::notes;
 use super::plain::parse_count;
 use super::projected::ProjectedSchema;
@@ -22,6 +23,8 @@ pub(super) const LEVELS_MAX: usize = 4;
 const NESTING_MAX: usize = 24;
 /// Most alternatives of one value.
 const ALTERNATIVES_MAX: usize = 24;
+/// Bytes of lists of alternatives whose copy costs as much as joining one alternative.
+const COPY_BYTES: usize = 512;
 /// Keywords of every type that the description states.
 const STATED_KEYWORDS: [&str; 9] = [
     "default",
@@ -41,7 +44,7 @@ pub(super) fn project(
     names: &PropertyNames,
     flat: &FlatSchema,
 ) -> Result<ProjectedSchema, ProjectionError> {
-    let mut writer = GeminiWriter { source, names };
+    let mut writer = GeminiWriter { source, names, joined: 0 };
     let mut written = writer.write_map(&flat.fields, "#", Depth { levels: 1, nesting: 1 })?;
     let described = notes::description_or_title(&flat.fields).to_owned();
     notes::prepend(&mut written.schema, &described);
@@ -64,9 +67,21 @@ struct Depth {
 struct GeminiWriter<'s> {
     source: SchemaSource<'s>,
     names: &'s PropertyNames,
+    /// Alternatives joined so far, each as often as it was joined.
+    joined: usize,
 }
 
 impl GeminiWriter<'_> {
+    /// Counts alternatives that are joined with others, and copies that cost as much. Lists of alternatives about one
+    /// value multiply.
+    fn count_joined(&mut self, count: usize, place: &str) -> Result<(), ProjectionError> {
+        self.joined += count;
+        if self.joined > JOINED_MAX {
+            return Err(ProjectionFault::ManyAlternatives.into_error(place));
+        }
+        Ok(())
+    }
+
     fn write(&mut self, node: &Value, place: &str, depth: Depth) -> Result<GeminiSchema, ProjectionError> {
         if depth.nesting > NESTING_MAX || self.source.is_spent() {
             let described = node.as_object().map(notes::description_or_title).unwrap_or_default();
@@ -90,10 +105,13 @@ impl GeminiWriter<'_> {
             return Ok(json_text(&BTreeSet::from(JsonKind::ANY), &described, Some(&whole)));
         }
         let bytes = size(&Value::Object(flat.fields.clone()));
+        // Each alternative gets a copy of the lists that are left.
+        let copied = flat.groups.iter().flatten().map(size).sum::<usize>() / COPY_BYTES;
         let mut alternatives = Vec::new();
         let mut is_nullable = false;
         for branch in &group {
             self.source.charge(place, bytes)?;
+            self.count_joined(copied, place)?;
             let mut alternative = self.source.flatten(branch, place)?;
             let mut base = flat.clone();
             base.groups.append(&mut alternative.groups);
@@ -107,7 +125,9 @@ impl GeminiWriter<'_> {
                 continue;
             }
             let inner = Depth { nesting: depth.nesting + 1, ..depth };
-            alternatives.push(self.write_flat(alternative, place, inner)?);
+            let written = self.write_flat(alternative, place, inner)?;
+            self.count_joined(written.alternatives(), place)?;
+            alternatives.push(written);
         }
         let whole = json!({"anyOf": group});
         Ok(union(alternatives, is_nullable, &described, &whole))

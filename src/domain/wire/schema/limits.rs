@@ -10,3 +10,7 @@ pub(super) const CHAIN_MAX: usize = 32;
 pub(super) const SPENT_LIMIT: usize = 2 * 1024 * 1024;
 /// Most levels of alternatives inside alternatives.
 pub(super) const DEPTH_MAX: usize = 16;
+/// Most alternatives of one value in Gemini's subset, where those inside one another become one list.
+pub(super) const UNION_MAX: usize = 96;
+/// Most alternatives that are joined for one schema, counted each time.
+pub(super) const JOINED_MAX: usize = 20_000;

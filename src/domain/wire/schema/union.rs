@@ -1,6 +1,7 @@
 //! Alternatives in Gemini's subset: one schema where possible, or else `anyOf` alone, or else JSON text.
 
 use super::gemini::json_text;
+use super::limits::UNION_MAX;
 use super::notes;
 use super::renames::{JsonKind, Renames};
 use serde_json::{Map, Value, json};
@@ -32,6 +33,11 @@ impl GeminiSchema {
         }
     }
 
+    /// Returns the number of its alternatives; 1 for a schema without any.
+    pub fn alternatives(&self) -> usize {
+        self.schema.get("anyOf").and_then(Value::as_array).map_or(1, Vec::len)
+    }
+
     fn set_nullable(&mut self) {
         let place = match self.schema.get_mut("anyOf").and_then(|list| list.get_mut(0)).and_then(Value::as_object_mut) {
             Some(first) => first,
@@ -48,14 +54,18 @@ impl GeminiSchema {
 /// Joins all alternatives in one schema. `whole` is the given schema.
 pub(super) fn union(given: Vec<GeminiSchema>, is_nullable: bool, described: &str, whole: &Value) -> GeminiSchema {
     let mut is_nullable = is_nullable;
+    let as_text = || json_text(&BTreeSet::from(JsonKind::ANY), described, Some(whole));
     let mut alternatives: Vec<GeminiSchema> = Vec::new();
     for mut written in given.into_iter().flat_map(flatten_alternatives) {
         is_nullable |= written.schema.remove("nullable").is_some();
         if !alternatives.contains(&written) {
             alternatives.push(written);
         }
+        // Each is compared with all others.
+        if alternatives.len() > UNION_MAX {
+            return as_text();
+        }
     }
-    let as_text = || json_text(&BTreeSet::from(JsonKind::ANY), described, Some(whole));
     let Some(mut alternatives) = join_texts(alternatives) else { return as_text() };
     let mut written = match alternatives.len() {
         0 if is_nullable => {

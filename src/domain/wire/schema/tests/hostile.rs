@@ -88,6 +88,28 @@ fn keywords_of_wrong_types_say_nothing() {
     }
 }
 
+/// Each value of several lists of alternatives has one of each: twenty lists of 24 have more than any process can join.
+#[test]
+fn alternatives_that_multiply_are_described_or_refused() {
+    for count in [2, 3, 20] {
+        let list = |at: usize| {
+            let alternatives = (0..24).map(|n| json!({"type": "object", "required": [format!("k{at}_{n}")]}));
+            json!({"anyOf": alternatives.collect::<Vec<_>>()})
+        };
+        let lists: Vec<Value> = (0..count).map(list).collect();
+        let schema = json!({"type": "object", "properties": {"a": {"allOf": lists}}});
+        for subset in SUBSETS {
+            match project(&schema, subset) {
+                Ok(projected) => assert!(projected.schema.to_string().len() < 300_000),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains("multiply") || text.contains("bytes"), "{subset:?}: {text}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn references_that_multiply_are_described() {
     let step = |n: usize| {
