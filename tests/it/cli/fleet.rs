@@ -5,6 +5,7 @@ use crate::support::fleet::Fleet;
 use crate::support::nats::{self, NatsServer};
 use crate::support::port;
 use crate::support::redis::RedisServer;
+use async_nats::{Client, Message, Subscriber};
 use futures::StreamExt;
 use std::time::Duration;
 
@@ -109,11 +110,36 @@ fn a_client_waiting_over_nats_is_told_the_reason_once() {
     assert_eq!(said.err.matches(&reason).count(), 1, "{said:?}");
 }
 
-#[test]
-fn a_client_over_nats_learns_that_no_worker_answers() {
+/// Asks for the reply subjects in turn until a worker answers at the last, whose messages `answers` has: the worker may
+/// still be about to listen.
+async fn ask_workers(client: &Client, subject: &str, replies: &[&String], answers: &mut Subscriber) -> Message {
+    let answered = async {
+        loop {
+            for reply in replies {
+                let (subject, reply) = (subject.to_owned(), (*reply).clone());
+                client.publish_with_reply(subject, reply, "some-id".into()).await.unwrap();
+            }
+            let answer = tokio::time::timeout(Duration::from_secs(1), answers.next()).await;
+            // Without a payload the server says that nobody listens.
+            if let Ok(Some(answer)) = answer
+                && !answer.payload.is_empty()
+            {
+                return answer;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), answered).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_over_nats_learns_that_no_worker_answers() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let mut worker = fleet.start("worker");
     worker.says("worker `");
+    let client = async_nats::connect(&fleet.nats).await.unwrap();
+    let reply = format!("trellis.reply.local.me.{}", fleet.prefix);
+    let mut answers = client.subscribe(reply.clone()).await.unwrap();
+    ask_workers(&client, &format!("{}.ask.local.me", fleet.prefix), &[&reply], &mut answers).await;
     worker.signal("STOP");
     let said = fleet.publish(&["submit", "helper", "hi", "--wait=8s"]).expect(4, "no completion of submission");
     let reason = format!("waits: no worker has answered within 2 s at NATS `{}`; ", fleet.nats);
@@ -136,23 +162,9 @@ async fn a_question_is_answered_to_an_inbox_of_its_owner_alone() {
     for inbox in [&elsewhere, &others, &own] {
         heard.push(client.subscribe(inbox.clone()).await.unwrap());
     }
-    // One worker answers in the order of the questions; it may still be about to listen.
-    let limit = Duration::from_mins(1);
-    let answer = tokio::time::timeout(limit, async {
-        loop {
-            for inbox in [&elsewhere, &others, &own] {
-                client.publish_with_reply(ask.clone(), inbox.clone(), "some-id".into()).await.unwrap();
-            }
-            let own = tokio::time::timeout(Duration::from_secs(1), heard[2].next()).await;
-            // Without a payload the server says that nobody listens.
-            if let Ok(Some(answer)) = own
-                && !answer.payload.is_empty()
-            {
-                return answer;
-            }
-        }
-    });
-    let answer: serde_json::Value = serde_json::from_slice(&answer.await.unwrap().payload).unwrap();
+    // One worker answers in the order of the questions.
+    let answer = ask_workers(&client, &ask, &[&elsewhere, &others, &own], &mut heard[2]).await;
+    let answer: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap();
     assert_eq!(answer["waiting"]["kind"], "not-admitted");
     for inbox in &mut heard[..2] {
         while let Ok(Some(message)) = tokio::time::timeout(Duration::from_millis(300), inbox.next()).await {
