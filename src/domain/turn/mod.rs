@@ -126,7 +126,7 @@ struct AwaitedReply {
 #[derive(Debug, Clone)]
 pub struct Turn {
     /// Boxed because it is large and moves often.
-    turn_input: Box<TurnInput>,
+    input: Box<TurnInput>,
     phase: TurnPhase,
     /// Calls of the turn, each with its index in the reply.
     calls: Vec<(u32, PlannedCall)>,
@@ -138,7 +138,7 @@ pub struct Turn {
 
 impl Turn {
     fn in_phase(turn_input: Box<TurnInput>, phase: TurnPhase) -> Self {
-        Self { turn_input, phase, calls: Vec::new(), asked: ModelCalls::default(), bytes_left: 0 }
+        Self { input: turn_input, phase, calls: Vec::new(), asked: ModelCalls::default(), bytes_left: 0 }
     }
 
     /// Begins a turn; a task whose time is over winds down or fails.
@@ -233,19 +233,19 @@ impl Turn {
 
     /// Returns the input of the turn.
     pub fn input(&self) -> &TurnInput {
-        &self.turn_input
+        &self.input
     }
 
     /// Returns the turn whose reply has the calls.
     pub const fn reply_turn(&self) -> ReplyTurn {
-        let number = self.turn_input.turn;
+        let number = self.input.turn;
         match &self.phase {
             TurnPhase::Settling(settling) => settling.exchange.reply_turn(),
             TurnPhase::Recording(recorded) | TurnPhase::Calling(recorded) => {
                 ReplyTurn { number, start: recorded.start }
             }
             TurnPhase::Gathering | TurnPhase::Asking(_) | TurnPhase::Decided => {
-                ReplyTurn { number, start: ReplyStart::Dated(self.turn_input.start) }
+                ReplyTurn { number, start: ReplyStart::Dated(self.input.start) }
             }
         }
     }
@@ -289,22 +289,22 @@ impl Turn {
             (TurnPhase::Asking(asking), Observation::Answered(Err(failure))) => self.on_failure(*asking, failure, now),
             (TurnPhase::Recording(recorded), Observation::Recorded) => self.begin_calls(*recorded),
             (TurnPhase::Calling(recorded), Observation::Called(outcomes)) => {
-                Action::Commit(Box::new(decide::on_reply(&self.turn_input, &recorded, outcomes, now)))
+                Action::Commit(Box::new(decide::on_reply(&self.input, &recorded, outcomes, now)))
             }
             (TurnPhase::Settling(settling), Observation::Called(outcomes)) => {
-                Action::Commit(Box::new(settle::on_outcomes(&self.turn_input, *settling, outcomes, now)))
+                Action::Commit(Box::new(settle::on_outcomes(&self.input, *settling, outcomes, now)))
             }
             (TurnPhase::Settling(settling), Observation::Cancelled(noted)) => {
-                Action::Commit(Box::new(settle::on_cancellation(&self.turn_input, *settling, &noted, now)))
+                Action::Commit(Box::new(settle::on_cancellation(&self.input, *settling, &noted, now)))
             }
             (TurnPhase::Recording(recorded) | TurnPhase::Calling(recorded), Observation::Cancelled(noted)) => {
-                Action::Commit(Box::new(decide::on_cancellation(&self.turn_input, Some(&recorded), &noted, now)))
+                Action::Commit(Box::new(decide::on_cancellation(&self.input, Some(&recorded), &noted, now)))
             }
-            (TurnPhase::Asking(asking), Observation::Cancelled(_)) => Action::Commit(Box::new(
-                decide::on_cancellation(&self.turn_input, None, &[], now).with_ledger(asking.write),
-            )),
+            (TurnPhase::Asking(asking), Observation::Cancelled(_)) => {
+                Action::Commit(Box::new(decide::on_cancellation(&self.input, None, &[], now).with_ledger(asking.write)))
+            }
             (TurnPhase::Gathering | TurnPhase::Decided, Observation::Cancelled(_)) => {
-                Action::Commit(Box::new(decide::on_cancellation(&self.turn_input, None, &[], now)))
+                Action::Commit(Box::new(decide::on_cancellation(&self.input, None, &[], now)))
             }
             (
                 TurnPhase::Gathering
@@ -317,8 +317,8 @@ impl Turn {
             ) => {
                 let text = "the turn was driven out of order; this is a bug of the venue";
                 Action::Commit(Box::new(decide::on_failure(
-                    &self.turn_input,
-                    &self.turn_input.plan.event_keys(),
+                    &self.input,
+                    &self.input.plan.event_keys(),
                     ErrorCode::Internal,
                     text,
                     now,
@@ -334,8 +334,8 @@ impl Turn {
                 let AssembledPrompt { request, ledger, shown, unpinned, conversation: _, prefix, tiles: _ } = assembled;
                 self.bytes_left = ledger.budget.bytes.saturating_sub(ledger.used);
                 let tools = Arc::clone(&inputs.tools);
-                let used = sight::used_capabilities(&inputs.items, &inputs.attachments, &self.turn_input.authority);
-                let write = scribe.write(self.turn_input.turn, inputs, &ledger);
+                let used = sight::used_capabilities(&inputs.items, &inputs.attachments, &self.input.authority);
+                let write = scribe.write(self.input.turn, inputs, &ledger);
                 let asking = AwaitedReply { ledger, write, shown, unpinned, tools, sections, used, prefix };
                 self.phase = TurnPhase::Asking(Box::new(asking));
                 Action::Ask(Box::new(request))
@@ -347,13 +347,13 @@ impl Turn {
                     ContextError::RequiredMissing { .. } => ErrorCode::ContextRequiredMissing,
                 };
                 let failed = decide::on_failure(
-                    &self.turn_input,
-                    &self.turn_input.plan.first_event_key(),
+                    &self.input,
+                    &self.input.plan.first_event_key(),
                     code,
                     &refused.error.to_string(),
                     now,
                 );
-                let write = scribe.write(self.turn_input.turn, inputs, &refused.ledger);
+                let write = scribe.write(self.input.turn, inputs, &refused.ledger);
                 Action::Commit(Box::new(failed.with_ledger(write)))
             }
         }
@@ -365,22 +365,22 @@ impl Turn {
         let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
         let calls = if reply.truncated { plan::without_incomplete_call(calls, &reply.calls) } else { calls };
         let calls = reply_room::with_last_unmade(calls, left_out);
-        let (begun, shown) = (decide::begun_task(&self.turn_input), asking.shown.iter());
-        let heard = begun.map(|event| decide::transcript_entry(event, self.turn_input.config.prompt_style()));
+        let (begun, shown) = (decide::begun_task(&self.input), asking.shown.iter());
+        let heard = begun.map(|event| decide::transcript_entry(event, self.input.config.prompt_style()));
         let recorded = RecordedReply {
-            job: self.turn_input.plan.job().cloned(),
+            job: self.input.plan.job().cloned(),
             calls,
             prompt: asking.ledger.prompt,
             consume: shown.clone().map(|event| event.key.clone()).collect(),
             heard: shown.clone().map(ShownEvent::transcript_entry).chain(heard).collect(),
             events: shown.map(|event| event.id.clone()).chain(begun.map(|event| event.id.clone())).collect(),
             unpinned: asking.unpinned,
-            start: ReplyStart::Dated(self.turn_input.start),
-            config_version: self.turn_input.config_version,
-            authority: self.turn_input.authority.clone(),
+            start: ReplyStart::Dated(self.input.start),
+            config_version: self.input.config_version,
+            authority: self.input.authority.clone(),
             used: asking.used,
-            frame: self.turn_input.state.goals.active_id(),
-            last: self.turn_input.last.clone(),
+            frame: self.input.state.goals.active_id(),
+            last: self.input.last.clone(),
             ledger: Some(asking.write),
             prefix: asking.prefix,
             spent: self.asked.total(),
@@ -388,7 +388,7 @@ impl Turn {
             reply,
         };
         if recorded.calls.is_empty() {
-            return Action::Commit(Box::new(decide::on_reply(&self.turn_input, &recorded, Vec::new(), now)));
+            return Action::Commit(Box::new(decide::on_reply(&self.input, &recorded, Vec::new(), now)));
         }
         self.phase = TurnPhase::Recording(Box::new(recorded.clone()));
         Action::Record(Box::new(recorded))
@@ -398,21 +398,21 @@ impl Turn {
         match failure {
             ModelFailure::Transient { reason, exhausted: false } => Action::Wait { reason },
             ModelFailure::Unusable { reason } => Action::Suspend { reason },
-            ModelFailure::LimitReached(last) if self.turn_input.may_wind_down() => {
-                self.turn_input.last = Some(last);
+            ModelFailure::LimitReached(last) if self.input.may_wind_down() => {
+                self.input.last = Some(last);
                 self.phase = TurnPhase::Gathering;
                 Action::Gather
             }
             ModelFailure::LimitReached(FinalTurn { code, reason }) => {
                 let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
-                let failed = decide::on_failure(&self.turn_input, &shown, code, &reason, now);
+                let failed = decide::on_failure(&self.input, &shown, code, &reason, now);
                 Action::Commit(Box::new(failed.with_ledger(asking.write)))
             }
             ModelFailure::Transient { reason, exhausted: true }
             | ModelFailure::Permanent { reason }
             | ModelFailure::Declined { reason } => {
                 let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
-                let failed = decide::on_failure(&self.turn_input, &shown, ErrorCode::ModelError, &reason, now);
+                let failed = decide::on_failure(&self.input, &shown, ErrorCode::ModelError, &reason, now);
                 Action::Commit(Box::new(failed.with_ledger(asking.write)))
             }
         }

@@ -23,7 +23,7 @@ impl Turn {
     /// Returns what the session has used today and what the task has used, this turn included; `None` without model
     /// calls. A waiting turn stores both, because it may never be committed.
     pub fn usage_so_far(&self, now: Millis) -> (Option<DayUse>, Option<(JobId, Tally)>) {
-        let (turn_input, calls) = (&self.turn_input, &self.asked);
+        let (turn_input, calls) = (&self.input, &self.asked);
         let tally = turn_input.plan.job().filter(|_| !calls.is_free()).and_then(|job| {
             let before = tally_before(turn_input, job)?;
             Some((job.clone(), Tally { spent: before.spent.plus(calls.total()), ..before }))
@@ -34,7 +34,7 @@ impl Turn {
     /// Takes an observation and returns the next action; see [`super`].
     pub fn step(&mut self, observed: Observation, now: Millis) -> Action {
         match self.observe(observed, now) {
-            Action::Commit(decision) => Action::Commit(Box::new(decision.with_usage(&self.turn_input, &self.asked))),
+            Action::Commit(decision) => Action::Commit(Box::new(decision.with_usage(&self.input, &self.asked))),
             other => other,
         }
     }

@@ -46,13 +46,12 @@ impl SharedValidator {
     pub(super) fn get(&self, schema: &Value) -> Result<Arc<Validator>, SchemaError> {
         // The lock is free while the schema is compiled.
         let known = self.compiled.lock().upgrade();
-        let validator = match known {
-            Some(known) => known,
-            None => {
-                let compiled = Arc::new(schema::compile(schema)?);
-                *self.compiled.lock() = Arc::downgrade(&compiled);
-                compiled
-            }
+        let validator = if let Some(known) = known {
+            known
+        } else {
+            let compiled = Arc::new(schema::compile(schema)?);
+            *self.compiled.lock() = Arc::downgrade(&compiled);
+            compiled
         };
         if self.is_small {
             self.recent.keep(&validator);

@@ -175,8 +175,8 @@ async fn a_prompt_is_no_piece_of_a_prompt() {
     }
     for (agent, _) in &agents {
         let (caller, asked) = (boss(&venue.owner), json!({"agentId": agent}));
-        let shown = operate(&venue.venue, &caller, "v/ops/agent/context", asked).await.unwrap().to_string();
-        assert!(shown.contains("makes a prompt, which can't be a piece of another"), "{agent}: {shown}");
+        let prompt = operate(&venue.venue, &caller, "v/ops/agent/context", asked).await.unwrap().to_string();
+        assert!(prompt.contains("makes a prompt, which can't be a piece of another"), "{agent}: {prompt}");
         assert_eq!(venue.run(agent, agent, json!("hello")).await.status, JobStatus::Complete, "{agent}");
     }
 }
