@@ -159,14 +159,16 @@ fn results(evidence: &Evidence<'_>, jobs: &[Job], by_event: &HashMap<&str, &Job>
 
 /// Every job was announced once, with its result.
 fn outbound(all: &[Outbound], jobs: &[Job], found: &mut Findings) {
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for (id, _) in all {
-        *seen.entry(id).or_default() += 1;
+    let mut seen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for message in all {
+        seen.entry(&message.id).or_default().push(&message.stored);
     }
-    let twice: Vec<_> = seen.iter().filter(|(_, n)| **n > 1).map(|(id, n)| format!("{id} {n} times")).collect();
+    let twice: Vec<_> =
+        seen.iter().filter(|(_, at)| at.len() > 1).map(|(id, at)| format!("{id} at {}", at.join(" and "))).collect();
     found.outbound = (all.len(), twice.len());
     found.fault("outbound messages seen more than once", &twice);
-    let said: HashMap<_, _> = all.iter().map(|(_, said)| (said.job.clone().unwrap(), said)).collect();
+    let said: HashMap<_, _> =
+        all.iter().map(|Outbound { completion, .. }| (completion.job.clone().unwrap(), completion)).collect();
     let missing = jobs.iter().filter(|job| said.get(&job.head.id).map(|said| &said.result) != job.result.as_ref());
     let missing: Vec<_> = missing.map(|job| job.head.event.to_string()).collect();
     found.fault("jobs whose completion is missing or differs", &missing);

@@ -47,8 +47,14 @@ const REST: Duration = Duration::from_mins(2);
 /// each.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// A published message: its id and the completion in it.
-pub type Outbound = (String, Completion);
+/// A published completion.
+pub struct Outbound {
+    /// Its `Nats-Msg-Id`.
+    pub id: String,
+    pub completion: Completion,
+    /// When the server stored it.
+    pub stored: String,
+}
 
 /// The system under attack.
 pub struct Site {
@@ -338,7 +344,8 @@ impl Site {
                 Ok(message) => {
                     next = message.sequence + 1;
                     let id = message.headers.get("Nats-Msg-Id").unwrap().to_string();
-                    out.push((id, serde_json::from_slice(&message.payload).unwrap()));
+                    let completion = serde_json::from_slice(&message.payload).unwrap();
+                    out.push(Outbound { id, completion, stored: format!("{:?}", message.time) });
                 }
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => break,
                 Err(error) => return Err(error.into()),
