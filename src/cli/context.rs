@@ -25,14 +25,14 @@ pub(crate) struct PreviewArgs {
     /// With this task: JSON, text, `@FILE` or `-` for stdin
     #[arg(long, value_name = "INPUT")]
     task: Option<String>,
-    /// Values of the request, as with `trellis submit`
-    #[arg(long = "context", value_name = "KEY=VALUE", value_parser = input::pair)]
+    /// Values of the task's request, as with `trellis submit`
+    #[arg(long = "context", requires = "task", value_name = "KEY=VALUE", value_parser = input::pair)]
     values: Vec<(String, Value)>,
-    /// A grant of the request, as with `trellis submit`
-    #[arg(long = "grant", value_name = "GRANT", value_parser = input::grant)]
+    /// A grant of the task's request, as with `trellis submit`
+    #[arg(long = "grant", requires = "task", value_name = "GRANT", value_parser = input::grant)]
     grants: Vec<Value>,
-    /// A shared bucket that the request names, as with `trellis submit`
-    #[arg(long = "context-id", value_name = "BUCKET")]
+    /// A shared bucket that the task's request names, as with `trellis submit`
+    #[arg(long = "context-id", requires = "task", value_name = "BUCKET")]
     context_ids: Vec<String>,
     /// The exact prompt instead; with `--output json` the exact model request
     #[arg(long)]

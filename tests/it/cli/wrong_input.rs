@@ -189,6 +189,8 @@ fn wrong_arguments_are_told_in_the_words_of_the_command() {
         (&["policy", "approvals", "[1]"], 2, "expected a JSON list of `{with, can}`"),
         (&["policy", "roots", "[{"], 2, "malformed JSON in the argument: EOF"),
         (&["chat", "a", "hi", "--session", "none"], 5, "agent `a` has no session `none`; `trellis session list a`"),
+        (&["context", "a", "--grant", "app/user/u"], 2, "--task <INPUT>"),
+        (&["context", "a", "--context-id", "shared"], 2, "--task <INPUT>"),
         (&["agent", "delete", "a"], 2, "agent `a` would be ended for good"),
         (&["agent", "delete", "a"], 2, "nobody is there to ask: `--yes` does it"),
     ] {

@@ -41,6 +41,12 @@ pub fn losses_part(found: Millis, by: &str, part: usize) -> String {
     if part == 0 { losses(found, by) } else { format!("{}.{part:06}", losses(found, by)) }
 }
 
+/// Returns the key of one part of what the process `by` found missing by the journal at `found`: the process may have
+/// found something by itself in the same millisecond.
+pub fn journal_losses_part(found: Millis, by: &str, part: usize) -> String {
+    losses_part(found, &format!("{by}-journal"), part)
+}
+
 /// Key of the time up to which the store is known to be complete.
 pub const SAFE_POINT: &str = "epoch.safe";
 
@@ -124,6 +130,17 @@ mod tests {
             "x/w",
         ] {
             assert!(!is_user_document(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn finds_of_a_process_and_of_the_journal_have_keys_of_their_own() {
+        let found = Millis(7);
+        let own = [losses(found, "w"), losses_part(found, "w", 1)];
+        let of_journal = [0, 1].map(|part| journal_losses_part(found, "w", part));
+        for key in &of_journal {
+            assert!(key.starts_with(LOSSES) && !own.contains(key), "{key}");
+            assert!(*key < losses(Millis(8), "a"), "they stay in the order of their time");
         }
     }
 

@@ -104,7 +104,7 @@ impl JournalWatch {
         let is_serious = all.first().is_some_and(Losses::is_serious);
         if is_serious {
             let parts = all.iter().enumerate();
-            writes.extend(parts.map(|(n, part)| DocWrite::json(keys::losses_part(now, by, n), part)));
+            writes.extend(parts.map(|(n, part)| DocWrite::json(keys::journal_losses_part(now, by, n), part)));
         }
         // Written with the safe point, so that only one of several processes reports the loss.
         let written = venue.store.write(now, &venue_owner(), &writes).await?;
