@@ -54,7 +54,7 @@ pub struct TurnView {
     pub turn: u64,
     /// What the turn did; null if its record is gone.
     pub record: Option<TurnRecordView>,
-    /// What its model saw; null if the turn ended before there was a prompt.
+    /// What its model saw; null if the turn ended before there was a prompt, or a fork copied it.
     pub ledger: Option<LedgerView>,
     /// Components of the prompt whose content is gone; absent if the prompt can be assembled again.
     #[serde(skip_serializing_if = "Option::is_none")]

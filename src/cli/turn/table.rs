@@ -90,6 +90,10 @@ fn call_result(record: &TurnRecordView, index: usize) -> Option<String> {
     found.map(|(_, text)| format_short_text(text)).filter(|text| !text.is_empty())
 }
 
+/// Said of a turn without a ledger.
+const NO_PROMPT: &str = "No prompt of this turn is kept: it ended before there was one, or a fork copied the turn without \
+                         it; then the turn of the same number in the session that was forked has it.";
+
 /// Formats a whole turn.
 pub(crate) fn turn(out: CommandOutput, turn: &TurnView) -> String {
     let mut lines = vec![out.bold(&format!("turn {}", escape_data(&turn.name)))];
@@ -97,7 +101,7 @@ pub(crate) fn turn(out: CommandOutput, turn: &TurnView) -> String {
         lines.extend(record_lines(record));
     }
     match &turn.ledger {
-        None => lines.push("This turn ended before there was a prompt.".into()),
+        None => lines.push(NO_PROMPT.into()),
         Some(ledger) => lines.push(format!("\n{}", ledger_text(out, ledger))),
     }
     let gone = join_data(turn.erased.iter().flatten());

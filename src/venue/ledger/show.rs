@@ -14,8 +14,8 @@ use crate::view::ledger::{AssembledRequestView, LedgerView, ModelRequestView, Re
 /// Why a prompt can't be assembled again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// The turn ended before there was a prompt.
-    #[error("turn `{0}` had no prompt")]
+    /// The turn ended before there was a prompt, or a fork copied it without its prompt.
+    #[error("turn `{0}` has no prompt: it ended before there was one, or a fork copied the turn without it")]
     NoPrompt(String),
     /// Parts of the record are gone.
     #[error("erased: {0}")]

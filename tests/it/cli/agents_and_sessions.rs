@@ -80,6 +80,8 @@ fn a_chat_waits_for_the_reply_and_its_session_can_be_forked() {
     let page = up.run(&["session", "show", "a", s, "--limit", "2"]).ok();
     assert!(page.ends_with("… `--after 2` shows the next"), "{page}");
     assert_eq!(up.run(&["session", "fork", "a", s, "--at", "1", "--to", "branch"]).ok(), "branch");
+    assert!(up.run(&["turn", "show", "a/branch/1"]).ok().contains("or a fork copied the turn"));
+    up.run(&["turn", "replay", "a/branch/1"]).expect(6, "or a fork copied the turn");
     assert_eq!(up.run(&["chat", "a", "other", "--session", "branch"]).ok(), "other");
     let branch = up.run(&["session", "show", "a", "branch"]).ok();
     assert!(branch.contains("one") && branch.contains("other") && !branch.contains("two"), "{branch}");
