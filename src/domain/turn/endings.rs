@@ -32,7 +32,9 @@ pub fn check_arguments(turn_input: &TurnInput, target: &ToolTarget, arguments: &
         || (*target == ToolTarget::CompleteGoal
             && inner.map_or(turn_input.output(), |goal| goal.output.as_ref()).is_some())
         || (*target == ToolTarget::FailGoal && inner.is_none() && turn_input.config.outputs.fail.is_some());
-    if is_typed {
+    // Covia's agents name the cause `reason`, with any fields beside it.
+    let is_covias = *target == ToolTarget::FailGoal && arguments["reason"].is_string() && arguments["error"].is_null();
+    if is_typed || is_covias {
         return None;
     }
     let wrong = harness::argument_error(&turn_input.config, turn_input.ends(), target, arguments)?;

@@ -93,6 +93,11 @@ fn a_subgoals_result_is_the_result_of_the_call_that_opened_it() {
         (Some("complete"), json!({"price": 3}), r#"{"price":3}"#),
         (Some(""), json!({}), "error: the goal ended with an empty reply, without a result"),
         (Some("fail"), json!({"error": "no such thing"}), "error: the goal was not reached: no such thing"),
+        (
+            Some("fail"),
+            json!({"reason": "busy", "retry": true}),
+            r#"error: the goal was not reached: {"reason":"busy","retry":true}"#,
+        ),
     ] {
         let mut session = Session::tree(&json!({}));
         assert_eq!(ended(&session.subgoal("find the price")), None);
@@ -181,6 +186,10 @@ fn at_the_root_complete_ends_the_task_with_its_input() {
     let mut session = Session::tree(&json!({}));
     let decision = session.call("fail", json!({"error": "no"}));
     assert_eq!(decision.ended_task.unwrap().1, JobResult::failure(ErrorCode::TaskFailed, "no"));
+    let mut session = Session::tree(&json!({}));
+    let decision = session.call("fail", json!({"reason": "r", "details": "d"}));
+    let error = r#"{"reason":"r","details":"d"}"#;
+    assert_eq!(decision.ended_task.unwrap().1, JobResult::failure(ErrorCode::TaskFailed, error));
 }
 
 #[test]
