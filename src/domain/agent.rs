@@ -35,7 +35,7 @@ use crate::unknown_fields::UnknownFields;
 use crate::values::inject::Bindings;
 use crate::values::mapping::ContextMapping;
 use crate::values::{Values, config_forms, entities, placeholder};
-use crate::visible::quote_foreign;
+use crate::visible::{quote_foreign, quote_names};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -378,7 +378,7 @@ impl AgentConfig {
                 return Err(DataError::root(Code::Unknown, format!("key `{key}` is not supported by this version")));
             }
             if !KEYS.contains(&key.as_str()) {
-                let all = || format!("; known are {}", KEYS.map(|key| format!("`{key}`")).join(", "));
+                let all = || format!("; known are {}", quote_names(&KEYS));
                 let near = Some(did_you_mean(key, &KEYS)).filter(|near| !near.is_empty());
                 let hint = near.unwrap_or_else(all);
                 return Err(DataError::root(Code::Unknown, format!("unknown key `{}`{hint}", quote_foreign(key))));

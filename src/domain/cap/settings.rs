@@ -1,6 +1,6 @@
 //! The venue's settings of caps, and the caps that apply to a call.
 
-use super::{Cap, CapScope, Zone};
+use super::{Cap, CapScope, Day, Zone};
 use crate::budget::{Budget, BudgetError};
 use crate::chat::ModelSettings;
 use crate::chat::Price;
@@ -188,6 +188,11 @@ fn parse_list<T>(
     Some(all)
 }
 
+/// Returns the ceiling of a name in a list.
+fn find_named(list: &[(String, Ceiling)], name: &str) -> Option<Ceiling> {
+    list.iter().find(|(known, _)| known == name).map(|(_, ceiling)| *ceiling)
+}
+
 impl SpendSettings {
     /// Whether calls beyond the caps of a day wait for the next one.
     pub fn waits_for_next_day(&self) -> bool {
@@ -205,59 +210,44 @@ impl SpendSettings {
 
     /// Returns the ceiling of an owner's day: its own, its tenant's, or the general one.
     fn owner_ceiling(&self, owner: &Owner) -> Ceiling {
-        let named = |name: &str| self.owners.iter().find(|(known, _)| known == name).map(|(_, ceiling)| *ceiling);
+        let named = |name: &str| find_named(&self.owners, name);
         named(&owner.to_string()).or_else(|| named(owner.tenant().as_str())).unwrap_or(self.owner)
+    }
+
+    /// Makes the cap of a day; `None` if the ceiling has no limit.
+    fn day_cap(&self, of: CapScope, name: String, ceiling: Ceiling, day: Day) -> Option<Cap> {
+        let (limits, whole) = (ceiling.budget(), self.waits_for_next_day());
+        (!ceiling.is_none()).then_some(Cap { of, name, limits, day: Some(day), whole })
     }
 
     /// Returns the caps of all models for the day at `now`.
     pub fn model_caps(&self, now: Millis) -> impl Iterator<Item = Cap> {
         let day = self.zone.day(now);
-        self.models.iter().filter(|(_, ceiling)| !ceiling.is_none()).map(move |(name, ceiling)| Cap {
-            of: CapScope::Model(name.clone()),
-            name: format!("the venue's cap of `{name}` for a day"),
-            limits: ceiling.budget(),
-            day: Some(day.clone()),
-            whole: self.waits_for_next_day(),
+        self.models.iter().filter_map(move |(model, ceiling)| {
+            let name = format!("the venue's cap of `{model}` for a day");
+            self.day_cap(CapScope::Model(model.clone()), name, *ceiling, day.clone())
         })
     }
 
     /// Returns the cap of an owner's day.
     pub fn owner_cap(&self, owner: &Owner, now: Millis) -> Option<Cap> {
-        let ceiling = self.owner_ceiling(owner);
         let name = format!("the cap of owner `{owner}` for a day");
-        let day = Some(self.zone.day(now));
-        (!ceiling.is_none()).then(|| Cap {
-            of: CapScope::Owner,
-            name,
-            limits: ceiling.budget(),
-            day,
-            whole: self.waits_for_next_day(),
-        })
+        self.day_cap(CapScope::Owner, name, self.owner_ceiling(owner), self.zone.day(now))
     }
 
     /// Returns the cap of the day of one of an owner's users.
     pub fn user_cap(&self, user: &str, now: Millis) -> Option<Cap> {
         let whose = if user.is_empty() { "every user".to_owned() } else { format!("user `{user}`") };
         let name = format!("the cap of {whose} for a day");
-        let (of, day) = (CapScope::User(user.to_owned()), Some(self.zone.day(now)));
-        let limits = self.user.budget();
-        (!self.user.is_none()).then(|| Cap { of, name, limits, day, whole: self.waits_for_next_day() })
+        self.day_cap(CapScope::User(user.to_owned()), name, self.user, self.zone.day(now))
     }
 
     /// Returns the cap of the day of an owner's tenant.
     pub fn tenant_cap(&self, owner: &Owner, now: Millis) -> Option<Cap> {
         let tenant = owner.tenant().as_str();
-        let named = self.tenants.iter().find(|(known, _)| known == tenant).map(|(_, ceiling)| *ceiling);
-        let ceiling = named.unwrap_or(self.tenant);
+        let ceiling = find_named(&self.tenants, tenant).unwrap_or(self.tenant);
         let name = format!("the cap of tenant `{tenant}` for a day");
-        let day = Some(self.zone.day(now));
-        (!ceiling.is_none()).then(|| Cap {
-            of: CapScope::Tenant,
-            name,
-            limits: ceiling.budget(),
-            day,
-            whole: self.waits_for_next_day(),
-        })
+        self.day_cap(CapScope::Tenant, name, ceiling, self.zone.day(now))
     }
 
     /// Returns the cap of a session: the venue's, and its agent's.
@@ -303,32 +293,32 @@ impl SpendSettings {
 
     /// Returns the key of the first setting that caps money; `spend.models` if none does.
     pub fn money_setting(&self) -> &'static str {
-        let caps_money = |ceiling: &Ceiling| ceiling.cost.is_some();
-        let any = |named: &[(String, Ceiling)]| named.iter().any(|(_, ceiling)| caps_money(ceiling));
+        self.find_money_setting().unwrap_or("spend.models")
+    }
+
+    fn find_money_setting(&self) -> Option<&'static str> {
+        let any = |named: &[(String, Ceiling)]| named.iter().any(|(_, ceiling)| ceiling.cost.is_some());
         let settings = [
             ("spend.models", any(&self.models)),
-            ("spend.session", caps_money(&self.session)),
-            ("spend.owner", caps_money(&self.owner)),
+            ("spend.session", self.session.cost.is_some()),
+            ("spend.owner", self.owner.cost.is_some()),
             ("spend.owners", any(&self.owners)),
-            ("spend.user", caps_money(&self.user)),
-            ("spend.tenant", caps_money(&self.tenant)),
+            ("spend.user", self.user.cost.is_some()),
+            ("spend.tenant", self.tenant.cost.is_some()),
             ("spend.tenants", any(&self.tenants)),
         ];
-        settings.into_iter().find(|(_, caps)| *caps).map_or("spend.models", |(key, _)| key)
+        settings.into_iter().find(|(_, caps_money)| *caps_money).map(|(key, _)| key)
     }
 
     /// Checks that the venue has a price for each model whose cost is capped.
     pub fn check(&self) -> Result<(), SpendSettingsError> {
-        let in_money = |ceiling: &Ceiling| ceiling.cost.is_some();
         let missing = self.models.iter().find(|(name, ceiling)| {
-            in_money(ceiling) && name.contains('/') && !self.prices.iter().any(|(priced, _)| priced == name)
+            ceiling.cost.is_some() && name.contains('/') && !self.prices.iter().any(|(priced, _)| priced == name)
         });
         if let Some((name, _)) = missing {
             return Err(SpendSettingsError::UnpricedModel { model: name.clone() });
         }
-        let mut all = [&self.session, &self.owner, &self.user, &self.tenant].into_iter();
-        let mut named = self.owners.iter().chain(&self.tenants).chain(&self.models).map(|(_, ceiling)| ceiling);
-        if self.prices.is_empty() && (all.any(in_money) || named.any(in_money)) {
+        if self.prices.is_empty() && self.find_money_setting().is_some() {
             return Err(SpendSettingsError::NoPrices);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::limits::{VALUE_DEPTH, VALUE_PARTS};
 use crate::nearest::did_you_mean;
-use crate::visible::{beginning, is_secret_name};
+use crate::visible::{beginning, is_secret_name, quote_names};
 use schemars::JsonSchema;
 use serde::de::{self, Expected, Unexpected};
 use serde::{Deserialize, Serialize};
@@ -364,7 +364,7 @@ impl de::Error for DecodeFault {
         let known = match expected {
             [one] => format!("`{one}`"),
             [one, other] => format!("`{one}` or `{other}`"),
-            many => format!("one of {}", many.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+            many => format!("one of {}", quote_names(many)),
         };
         Self::new(Code::Unknown, format!("unknown variant `{}`, expected {known}{hint}", escape_key(variant)))
     }
@@ -372,8 +372,10 @@ impl de::Error for DecodeFault {
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let known = settable_fields(expected);
         let hint = did_you_mean(field, &known);
-        let listed = known.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
-        let listed = if listed.is_empty() { "none is known here".to_owned() } else { format!("known are {listed}") };
+        let listed = match known.as_slice() {
+            [] => "none is known here".to_owned(),
+            known => format!("known are {}", quote_names(known)),
+        };
         Self::new(Code::Unknown, format!("unknown field `{}`{hint}; {listed}", escape_key(field)))
     }
 }

@@ -1,6 +1,7 @@
 //! Reads typed values from JSON values: a list is never read as a struct, and errors have their place.
 
 use super::place::{Code, DecodeFault, PathStep, is_map};
+use crate::visible::quote_names;
 use serde::de::value::StringDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
@@ -115,7 +116,7 @@ impl<'de> Deserializer<'de> for StrictValue {
                 None => Err(DecodeFault::new(Code::Type, "expected one key, got none")),
             },
             other => {
-                let known = variants.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+                let known = quote_names(variants);
                 let keys = other.as_object().map(|map| format!("a map of {} keys", map.len()));
                 let got = keys.as_deref().map_or_else(|| unexpected_kind(&other), Unexpected::Other);
                 Err(DecodeFault::expected_type(format!("one of {known}"), &got, Vec::new()))

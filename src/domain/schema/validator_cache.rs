@@ -17,9 +17,6 @@ const CACHED_BYTES_MAX: usize = 2 * 1024;
 /// each pattern, and a schema has room for thousands.
 const PATTERNS_BYTES_MAX: usize = 10 * 1024 * 1024;
 
-/// Keyword part of `pattern` and `patternProperties`.
-const PATTERN: &[u8] = b"pattern";
-
 thread_local! {
     /// Validators with their schema's text, the last used at the end.
     static LAST: RefCell<Vec<(Vec<u8>, Rc<Validator>)>> = const { RefCell::new(Vec::new()) };
@@ -28,7 +25,7 @@ thread_local! {
 /// Returns the validator of `schema`, whose text is `text`.
 pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, SchemaError> {
     // A pattern of a few letters may take megabytes when compiled.
-    if text.len() > CACHED_BYTES_MAX || has_pattern(&text) {
+    if text.len() > CACHED_BYTES_MAX || has_patterns(schema) {
         return compile(schema).map(Rc::new);
     }
     LAST.with_borrow_mut(|last| {
@@ -43,10 +40,6 @@ pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, 
         last.push(entry);
         Ok(validator)
     })
-}
-
-fn has_pattern(text: &[u8]) -> bool {
-    text.windows(PATTERN.len()).any(|part| part == PATTERN)
 }
 
 /// Compiles a schema that others may have written: references lead into the schema itself alone. How long a check takes

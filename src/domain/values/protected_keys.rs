@@ -5,6 +5,7 @@
 
 use crate::values::auto::whole_name;
 use crate::values::{Values, get};
+use crate::visible::quote_names;
 use serde_json::{Map, Value};
 
 /// Whole name of the tenant's id: protected from every caller.
@@ -27,14 +28,10 @@ pub const OVERRIDE: &str = "context/override";
 
 /// A `sessionContext` that sets protected keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("CONTEXT_OVERRIDE_DENIED: `sessionContext` sets {}, which only a caller with `{OVERRIDE}` may", list(.keys))]
+#[error("CONTEXT_OVERRIDE_DENIED: `sessionContext` sets {}, which only a caller with `{OVERRIDE}` may", quote_names(.keys))]
 pub struct OverrideDenied {
     /// Protected keys that it sets.
     pub keys: Vec<String>,
-}
-
-fn list(keys: &[String]) -> String {
-    keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Removes the identity of the sender from a session's values, wherever [`get`] would find it, with what is below.
