@@ -4,7 +4,7 @@ use crate::domain::ids::Owner;
 use crate::domain::shard::Shards;
 use crate::store::ack_log::AckLogStore;
 use crate::store::journaled::JournaledStore;
-use crate::venue::owners::VENUE_USER;
+use crate::store::keys::VENUE_USER;
 use crate::venue::venue_owner;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -77,7 +77,7 @@ use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 use crate::store::ack_log::AckLogReport;
-pub use crate::store::keys::venue_owner;
+pub use crate::store::keys::{is_reserved, venue_owner};
 use crate::store::{DocWrite, Fill, OwnerUsage, Store, StoreError, Window, WriteOutcome};
 use crate::venue::operation::{Catalog, CatalogView};
 use crate::venue::secrets::Vault;
@@ -85,7 +85,7 @@ use crate::venue::workspace::Workspace;
 use bytes::Bytes;
 use context::PromptCache;
 use history::History;
-pub use owners::{is_reserved, tenant_owner};
+pub use owners::tenant_owner;
 use std::sync::Arc;
 
 /// Document with the key that job ids are derived with.

@@ -36,8 +36,7 @@ impl TenantStore {
     /// Registers an owner before its first write, or refuses it with [`StoreError::TenantFull`].
     async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
         let Some(most) = self.limits.get(owner.tenant()) else { return Ok(()) };
-        let is_tenants_own = owner.user() == keys::venue_owner().user();
-        if is_tenants_own || self.known.lock().contains(owner) {
+        if keys::is_reserved(owner) || self.known.lock().contains(owner) {
             return Ok(());
         }
         match self.inner.register_owner(owner, most).await? {

@@ -10,8 +10,7 @@ use std::ops::ControlFlow;
 /// Implements [`crate::store::Accounts::tenant_users`] on a state.
 pub(super) fn count_users(view: &impl View, tenant: &OwnerPart) -> Result<u64, StoreFault> {
     let prefix = layout::owner(&format!("{}/", tenant.token()));
-    let own = Owner::new(tenant.clone(), keys::venue_owner().user().clone());
-    let own = layout::owner(&own.token());
+    let own = layout::owner(&keys::tenant_owner(tenant).token());
     let mut users = 0;
     view.walk(Space::Core, &prefix, &prefix_end(&prefix), &mut |key, _| {
         users += u64::from(key != own.as_slice());

@@ -3,12 +3,25 @@
 use super::{
     DELETIONS, ERASURES, GARBAGE, MARKER, PART_SCANS, POLICY, QUOTA, SECRETS, SESSION_DAYS, SWEPT_BY_TIME, is_spending,
 };
-use crate::domain::ids::{Owner, encode_token};
+use crate::domain::ids::{Owner, OwnerPart, encode_token};
 use crate::domain::time::Millis;
+
+/// User of the venue's own owner, and of the owner of a tenant's shared documents.
+pub const VENUE_USER: &str = "_venue";
 
 /// The owner of the venue's own documents; it has no agents and no jobs.
 pub fn venue_owner() -> Owner {
     "_venue/_venue".parse().expect("a legal owner")
+}
+
+/// Returns the owner of a tenant's shared documents; it has no agents and no jobs, and is no user of the tenant.
+pub fn tenant_owner(tenant: &OwnerPart) -> Owner {
+    Owner::new(tenant.clone(), OwnerPart::new(VENUE_USER).expect("a legal name"))
+}
+
+/// Whether an owner is the venue's or a tenant's own: nobody can act as it.
+pub fn is_reserved(owner: &Owner) -> bool {
+    owner.user().as_str() == VENUE_USER
 }
 
 /// Key of the format of all documents.

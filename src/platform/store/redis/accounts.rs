@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Returns the bounds of a tenant's owners on the list, and the tenant's own among them.
 fn owner_range(tenant: &OwnerPart) -> (Vec<u8>, Vec<u8>, String) {
     let (from, to) = lex_range(&format!("{}/", tenant.token()), None, false);
-    (from, to, Owner::new(tenant.clone(), keys::venue_owner().user().clone()).token())
+    (from, to, keys::tenant_owner(tenant).token())
 }
 
 #[async_trait]
@@ -36,15 +36,7 @@ impl Accounts for RedisStore {
     async fn register_owner(&self, owner: &Owner, most: u64) -> Result<OwnerRegistration, StoreError> {
         // An emptied server gets its number of shards first, as in `register`.
         self.pool.change(&self.keys.record_shards_cmd(), Repeatability::Yes).await?;
-        let registration = match self.call_register(owner, most).await {
-            Ok(registration) => registration,
-            Err(error) => {
-                if error.is_transient() || !self.mend_list(&self.keys.owners()).await? {
-                    return Err(error);
-                }
-                self.call_register(owner, most).await?
-            }
-        };
+        let registration = self.with_owner_list(|| self.call_register(owner, most)).await?;
         if registration == OwnerRegistration::Listed {
             return Ok(registration);
         }

@@ -260,14 +260,14 @@ impl Store for RedisStore {
         job: &JobId,
         pause: bool,
     ) -> Result<ParkOutcome, StoreError> {
-        let mut args = self.timed_args("park", owner, now);
+        let mut args = self.timed_args("set_job_paused", owner, now);
         args.bytes(session.token()).bytes(job.as_str()).flag(pause);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
             "done" => Ok(ParkOutcome::Done),
             "unknown" => Ok(ParkOutcome::Unknown),
             "already" => Ok(ParkOutcome::Already(answer.status()?)),
-            other => Err(answer.unexpected_error("an outcome of `park`", other)),
+            other => Err(answer.unexpected_error("an outcome of `set_job_paused`", other)),
         }
     }
 

@@ -136,12 +136,7 @@ impl RedisStore {
         tokens.extend(self.registered.next_owners(CHECKED_OWNERS));
         tokens.extend(self.search_owners(now).await?);
         for tokens in tokens.chunks(SEARCHED_KEYS as usize) {
-            if let Err(error) = self.list_missing(tokens).await {
-                if error.is_transient() || !self.mend_list(&self.keys.owners()).await? {
-                    return Err(error);
-                }
-                self.list_missing(tokens).await?;
-            }
+            self.with_owner_list(|| self.list_missing(tokens)).await?;
         }
         Ok(())
     }
@@ -184,8 +179,23 @@ impl RedisStore {
         Ok(found)
     }
 
+    /// Makes a call on the list of owners; makes it again if the list became a key of another type, which is deleted.
+    pub(super) async fn with_owner_list<T, F>(&self, call: impl Fn() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let error = match call().await {
+            Err(error) if !error.is_transient() => error,
+            outcome => return outcome,
+        };
+        if !self.mend_list(&self.keys.owners()).await? {
+            return Err(error);
+        }
+        call().await
+    }
+
     /// Deletes a list that became a key of another type; returns whether it was one.
-    pub(super) async fn mend_list(&self, key: &str) -> Result<bool, StoreError> {
+    async fn mend_list(&self, key: &str) -> Result<bool, StoreError> {
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(key);
         let is = answer_text(&self.pool.run(&cmd, Repeatability::Yes).await?);
@@ -252,12 +262,7 @@ impl RedisStore {
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
         // An emptied server gets its number of shards first: owners without it would count as those of an old build.
         self.pool.change(&self.keys.record_shards_cmd(), Repeatability::Yes).await?;
-        if let Err(error) = self.pool.change(&cmd, Repeatability::Yes).await {
-            if error.is_transient() || !self.mend_list(&self.keys.owners()).await? {
-                return Err(error);
-            }
-            self.pool.change(&cmd, Repeatability::Yes).await?;
-        }
+        self.with_owner_list(|| self.pool.change(&cmd, Repeatability::Yes)).await?;
         self.registered.add(token);
         Ok(())
     }

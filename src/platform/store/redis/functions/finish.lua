@@ -44,7 +44,7 @@ register('finish', function(keys, args)
 end, { 'allow-oom' })
 
 -- Pauses an open job, or resumes a paused one.
-register('park', function(keys, args)
+register('set_job_paused', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, s, job, pause = clock(take()), take(), take(), take() == '1'
   local _, line = doc(o, 'j/' .. job .. '/s')
