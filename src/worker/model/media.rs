@@ -48,7 +48,8 @@ async fn read(worker: &Worker, turn: &Turn, attachment: &mut Attachment) -> Resu
             Err(error) => error.to_string(),
         }
     };
-    tracing::warn!(owner = %turn_input.owner, session = %turn_input.session, %asset, withheld, "an attachment is not shown");
+    let (owner, session) = (&turn_input.owner, &turn_input.session);
+    tracing::warn!(%owner, %session, %asset, withheld, "an attachment is not shown");
     attachment.withheld = Some(withheld);
     Ok(())
 }

@@ -16,15 +16,16 @@ use crate::store::{DocKey, StoreError, keys};
 use crate::venue::{is_reserved, own_records, tenant_owner, venue_owner};
 use crate::worker::state::Worker;
 use crate::worker::state::accounts::{AccountSet, Payment, PaymentStep, clamp_tokens};
+use futures::future::join_all;
 use std::sync::Arc;
 
 /// Accounts of one call.
 pub(crate) struct Wallet<'w> {
     worker: &'w Worker,
     purse: &'w Purse,
-    own_accounts: Arc<AccountSet>,
-    /// Accounts that other owners share: those of the tenant, then those of the venue.
-    shared_accounts: [Arc<AccountSet>; 2],
+    /// Accounts by their place in the store, in the order in which they are reserved: those of the owner, then those
+    /// that other owners share, of the tenant and of the venue.
+    places: [Arc<AccountSet>; 3],
 }
 
 /// Why a payment is not made.
@@ -86,17 +87,15 @@ impl<'w> Wallet<'w> {
         };
         let of_tenant = shared(tenant_owner(owner), "", of_tenant);
         let of_models = shared(venue_owner(), &model.provider, of_models);
-        Self { worker, purse, own_accounts: Arc::new(own), shared_accounts: [of_tenant, of_models].map(Arc::new) }
+        Self { worker, purse, places: [own, of_tenant, of_models].map(Arc::new) }
     }
 
     /// Reserves the cost of a call in all accounts or in none; `None` where nothing limits it. Before the `last` call
     /// of a task its own budget doesn't count; caps do.
     pub(crate) async fn hold(&self, call: BudgetedCall<'_>, last: bool) -> Result<Option<Allotment>, PaymentError> {
         let BudgetedCall { prompt, reply, price, now, .. } = call;
-        let [of_tenant, of_models] = &self.shared_accounts;
         let mut granted: Option<Allotment> = None;
-        let mut held = Vec::new();
-        for place in [&self.own_accounts, of_tenant, of_models] {
+        for (held, place) in self.places.iter().enumerate() {
             let reply = granted.map_or(reply, |granted| Some(clamp_tokens(granted.reply)));
             match self.apply_payment(place, PaymentStep::Hold { prompt, reply, price, now, last }).await {
                 Ok(Some(next)) => {
@@ -105,25 +104,19 @@ impl<'w> Wallet<'w> {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    for earlier in held {
+                    for earlier in self.places.iter().take(held) {
                         self.settle_account(earlier, None).await;
                     }
                     return Err(error);
                 }
             }
-            held.push(place);
         }
         Ok(granted)
     }
 
     /// Replaces the reservation by what the call used; `None`: it was not made.
     pub(crate) async fn settle(&self, used: Option<(TokenUsage, Option<Price>)>) {
-        let [of_tenant, of_models] = &self.shared_accounts;
-        tokio::join!(
-            self.settle_account(&self.own_accounts, used),
-            self.settle_account(of_tenant, used),
-            self.settle_account(of_models, used)
-        );
+        join_all(self.places.iter().map(|place| self.settle_account(place, used))).await;
     }
 
     async fn settle_account(&self, place: &Arc<AccountSet>, used: Option<(TokenUsage, Option<Price>)>) {
@@ -132,7 +125,8 @@ impl<'w> Wallet<'w> {
             Err(PaymentError::Short(_)) => "others were always faster".to_owned(),
             Err(PaymentError::Store(error)) => error.to_string(),
         };
-        let (owner, session) = (&place.owner, &self.own_accounts.holder);
+        let [own, ..] = &self.places;
+        let (owner, session) = (&place.owner, &own.holder);
         tracing::warn!(%owner, session, why, "a model call is not settled; it counts as it was held");
     }
 

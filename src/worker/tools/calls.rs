@@ -84,9 +84,7 @@ pub(crate) async fn make_calls(
             principal: Principal::ANYBODY,
         },
         parent: parent(turn),
-        turn: turn_input.turn,
         reply_turn: turn.reply_turn(),
-        pending_children: turn_input.state.pending.len(),
         effects: planned.iter().filter_map(|(index, call)| Some((*index, call_effect(call)?))).collect(),
         loads: Mutex::new(LoadsByLevel {
             agent: agent.state.loads.clone(),

@@ -33,11 +33,8 @@ pub(crate) struct CallRound<'a> {
     pub(super) results: CallResults,
     pub(crate) caller: Caller,
     pub(super) parent: Parent,
-    pub(super) turn: u64,
     /// The turn whose reply has the calls.
     pub(super) reply_turn: ReplyTurn,
-    /// Number of children that the session waited for before the reply.
-    pub(super) pending_children: usize,
     /// Indices of calls that start something elsewhere, and what.
     pub(super) effects: Vec<(u32, CallEffect)>,
     /// Loads by level, as changed by the calls before.
@@ -69,7 +66,7 @@ impl CallRound<'_> {
 
     /// Returns the number of the turn.
     pub(crate) const fn turn(&self) -> u64 {
-        self.turn
+        self.turn_input.turn
     }
 
     /// Returns the capabilities whose use needs an approval; `None` when these calls are approved.
@@ -96,7 +93,8 @@ impl CallRound<'_> {
         scoped: &'a Map<String, Value>,
         reads: &'a Reads,
     ) -> Invocation<'a> {
-        // Children that earlier calls start count, in whatever order the calls are made.
+        // Children that the session waits for count, and those that earlier calls start, in whatever order the calls
+        // are made.
         let before = || self.effects.iter().filter(|(at, _)| *at < index);
         let children = before().filter(|(_, effect)| *effect == CallEffect::Child).count();
         let started = usize::try_from(self.turn_input.state.children).unwrap_or(usize::MAX);
@@ -109,14 +107,14 @@ impl CallRound<'_> {
             scoped,
             site: Site::Turn(TurnSite {
                 lease: &self.leased.lease,
-                turn: self.turn,
+                turn: self.turn(),
                 call: index,
                 instance: call.instance.as_deref(),
                 start: self.reply_turn.start,
                 handed: &call.scoped,
                 mandate: &self.turn_input.mandate,
                 parent: &self.parent,
-                children: self.pending_children + children,
+                children: self.turn_input.state.pending.len() + children,
                 run_children: started.saturating_add(before().count()),
                 delegable: self.turn_input.config.delegable.as_deref(),
                 time: self.turn_input.config.limits.tool_timeout.map(Duration::from_secs),

@@ -188,7 +188,7 @@ fn the_waiting_tenant_and_user_with_the_fewest_slots_is_next() {
     for name in ["a/1", "a/2", "a/4", "a/5", "b/2", "d/1", "d/2"] {
         due(&table, &owner(name), "waits");
     }
-    // Seats of `a` become free, one after the other.
+    // Slots of `a` become free, one after the other.
     kept.sort_by_key(|slot| std::cmp::Reverse(slot.owner.tenant().clone()));
     let mut called = Vec::new();
     for freed in 0..=4 {
