@@ -75,7 +75,8 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// 507: the quota of the owner, or the number of users of its tenant, is reached. Not 429, after which clients try again: that would not help.
+    /// 507: the quota of the owner, or the number of users of its tenant, is reached. Not 429, after which clients try
+    /// again: that would not help.
     fn quota_reached(over: impl Display) -> Self {
         Self { code: Some("QUOTA_EXCEEDED"), ..Self::new(StatusCode::INSUFFICIENT_STORAGE, over) }
     }

@@ -225,8 +225,8 @@ impl JobStream {
     async fn read_record(&mut self) -> Option<JobView> {
         self.pause = (self.pause * 3 / 2).clamp(JOB_READ_PAUSES.0, JOB_READ_PAUSES.1);
         self.next_check = Instant::now() + self.pause;
-        let state = jobs::read_status(&self.api.venue, &self.owner, &self.job).await;
-        let is_same = state.is_ok_and(|state| state.is_some() && state == self.last_status);
+        let status = jobs::read_status(&self.api.venue, &self.owner, &self.job).await;
+        let is_same = status.is_ok_and(|status| status.is_some() && status == self.last_status);
         if is_same && Instant::now() < self.next_wait_check {
             return None;
         }

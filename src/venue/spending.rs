@@ -76,19 +76,18 @@ pub async fn caps(
             shown.push(cap_view(venue, owner, &keys::session_cap(session), since, &cap, true).await?);
         }
     }
-    if let Some(cap) = venue.spend.owner_cap(owner, venue.now()) {
-        let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
-        shown.push(cap_view(venue, owner, &keys::owner_cap(&date), 0, &cap, true).await?);
+    let now = venue.now();
+    let date = venue.spend.zone.day(now).date;
+    let of_days = [
+        (owner.clone(), keys::owner_cap(&date), venue.spend.owner_cap(owner, now)),
+        (owner.clone(), keys::user_cap(&date, user), venue.spend.user_cap(user, now)),
+        (tenant_owner(owner), keys::owner_cap(&date), venue.spend.tenant_cap(owner, now)),
+    ];
+    for (owner, key, cap) in of_days {
+        let Some(cap) = cap else { continue };
+        shown.push(cap_view(venue, &owner, &key, 0, &cap, true).await?);
     }
-    if let Some(cap) = venue.spend.user_cap(user, venue.now()) {
-        let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
-        shown.push(cap_view(venue, owner, &keys::user_cap(&date, user), 0, &cap, true).await?);
-    }
-    if let Some(cap) = venue.spend.tenant_cap(owner, venue.now()) {
-        let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
-        shown.push(cap_view(venue, &tenant_owner(owner), &keys::owner_cap(&date), 0, &cap, true).await?);
-    }
-    for cap in venue.spend.model_caps(venue.now()) {
+    for cap in venue.spend.model_caps(now) {
         let (CapScope::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
         shown.push(cap_view(venue, &venue_owner(), &keys::model_cap(&day.date, name), 0, &cap, sees_all).await?);
     }

@@ -220,14 +220,14 @@ impl SessionReads {
         let there = path_uses::session_uses(&*venue.store, owner, key, turns).await?;
         self.forget(&there);
         self.uses.extend(there);
-        self.uses.sort_by_key(|reached| reached.turn);
+        self.uses.sort_by_key(|path_use| path_use.turn);
         self.is_written = false;
         Ok(self.pages(key))
     }
 
     fn forget(&mut self, there: &[PathUse]) {
         let there: BTreeSet<&PathUse> = there.iter().collect();
-        self.uses.retain(|reached| !there.contains(reached));
+        self.uses.retain(|path_use| !there.contains(path_use));
     }
 
     /// Writes the pages before the session is deleted.

@@ -96,11 +96,7 @@ async fn find_operation(
     };
     let schema = found.as_ref().and_then(|found| found.input.as_ref());
     let bytes = schema.map_or(0, |schema| schema.to_string().len());
-    Ok(match room.checked_sub(bytes) {
-        Some(left) => {
-            *room = left;
-            found
-        }
-        None => None,
-    })
+    let Some(left) = room.checked_sub(bytes) else { return Ok(None) };
+    *room = left;
+    Ok(found)
 }

@@ -144,10 +144,10 @@ async fn quota_setting(venue: &Venue) -> BackendSetting {
     let quota = venue.quota().await;
     let limited = venue.store_fill().await.limit.is_some();
     let named = QuotaKind::ALL.into_iter().filter(|kind| quota.get(*kind) > 0);
-    let words: Vec<_> = named.map(|kind| format!("{} {}", quota.get(kind), kind.as_str())).collect();
+    let named = named.map(|kind| format!("{} {}", quota.get(kind), kind.as_str()));
     let users = venue.quota.tenant_users.general;
     let users = (users > 0).then(|| format!("{users} users of a tenant"));
-    let words: Vec<_> = words.into_iter().chain(users).collect();
+    let words: Vec<_> = named.chain(users).collect();
     let value = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
     let problem = (limited && quota.bytes == 0).then(|| {
         "one owner can fill the store for all others; set `quota.bytes`, unless there is only one owner".to_owned()

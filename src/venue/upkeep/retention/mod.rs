@@ -291,7 +291,7 @@ impl Janitor {
         let mut batch = ForgetBatch::new(venue, owner);
         for (key, doc) in pages.next().await?.unwrap_or_default() {
             let Some(kept) = decode_readable::<Vec<PathUse>>(&key, &doc) else { continue };
-            if kept.iter().filter_map(|reached| reached.removed).all(|at| is_turn_due(self.rules, venue.now(), at)) {
+            if kept.iter().filter_map(|path_use| path_use.removed).all(|at| is_turn_due(self.rules, venue.now(), at)) {
                 batch.documents.push(key);
             }
         }
