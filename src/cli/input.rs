@@ -47,27 +47,28 @@ const TEXT_QUOTES: &str = "; in quotes (`'\"…\"'`) it is a text";
 /// Returns the value of an argument of a command that has the flag `--text`: JSON if it looks like JSON, else text; with
 /// `as_text` always text.
 pub(crate) fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
-    let text = text(argument)?;
-    if as_text { Ok(Value::String(text)) } else { interpret(&text, &source_of(argument), TEXT_FLAG) }
+    if as_text { text(argument).map(Value::String) } else { parse(argument, TEXT_FLAG) }
 }
 
 /// Returns the value of an argument of a command without `--text`: JSON if it looks like JSON, else text.
 pub(crate) fn json_or_text(argument: &str) -> Result<Value, Failure> {
-    interpret(&text(argument)?, &source_of(argument), TEXT_QUOTES)
+    parse(argument, TEXT_QUOTES)
 }
 
 /// Returns the value of an argument that must be a map or a list, which its reader checks: read as by [`json_or_text`],
 /// without the advice to make a text of it.
 pub(crate) fn map_or_list(argument: &str) -> Result<Value, Failure> {
-    interpret(&text(argument)?, &source_of(argument), "")
+    parse(argument, "")
 }
 
-/// Names for messages where the text of an argument comes from.
-fn source_of(argument: &str) -> String {
-    match argument {
+/// Reads the text of an argument, and parses it as [`interpret`] does; its error names where the text comes from.
+fn parse(argument: &str, advice: &str) -> Result<Value, Failure> {
+    let text = text(argument)?;
+    let source = match argument {
         "-" => "stdin".to_owned(),
         _ => argument.strip_prefix('@').map_or("the argument".to_owned(), |path| format!("file `{path}`")),
-    }
+    };
+    interpret(&text, &source, advice)
 }
 
 /// Parses a text as JSON. A text that begins like an object, an array or a string must be JSON, so that a typing error

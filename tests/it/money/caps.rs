@@ -1,6 +1,7 @@
 //! Caps on spending in real turns: of a session, of an owner's day and of a model's day; two workers that
 //! race for one, a worker that dies with a hold, midnight, and what people are told.
 
+use super::{DONE_RULES, ended, model, start, why};
 use crate::support::both_stores::On;
 use crate::support::cli::Up;
 use crate::support::venue::TestVenue;
@@ -12,10 +13,9 @@ use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::cap::{CapPolicy, CapUse, Ceiling, SpendSettings, Zone, parse_prices};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{Owner, SessionKey};
-use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::retention::RetentionRules;
 use trellis::domain::shard::Share;
-use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
@@ -27,19 +27,6 @@ use trellis::venue::upkeep::retention::Janitor;
 use trellis::venue::venue_owner;
 use trellis::view::spend::CapTokensView;
 
-const RULES: &str = r#"
-[[rule]]
-when = { agent = "slow" }
-then = { text = "done", delay_ms = 30 }
-
-[[rule]]
-then = { text = "done" }
-"#;
-
-fn start() -> Millis {
-    Millis::parse("2026-11-22T10:00:00Z").unwrap()
-}
-
 fn ceiling(text: &str) -> Ceiling {
     Ceiling::parse(text).unwrap()
 }
@@ -47,7 +34,7 @@ fn ceiling(text: &str) -> Ceiling {
 /// A venue with these caps, by a clock that stands still; `None` where there is no such server.
 async fn venue(on: On, spend: SpendSettings) -> Option<(TestVenue, tempfile::TempDir)> {
     let clock = Clock::manual(start());
-    let (mut venue, dir) = on.venue(RULES, clock).await?;
+    let (mut venue, dir) = on.venue(DONE_RULES, clock).await?;
     Arc::get_mut(&mut venue.venue).unwrap().spend = spend;
     venue.sweep = Duration::from_millis(50);
     for name in ["a", "slow"] {
@@ -56,28 +43,11 @@ async fn venue(on: On, spend: SpendSettings) -> Option<(TestVenue, tempfile::Tem
     Some((venue, dir))
 }
 
-fn model() -> Value {
-    json!({"provider": "scripted", "name": "rules", "maxTokens": 100})
-}
-
 async fn in_session(venue: &TestVenue, agent: &str, session: &str, id: &str) -> Job {
     let session_id = Some(session.parse().unwrap());
     let submission = Submission { input: json!("go"), session_id, ..Submission::default() };
     let job = venue.arrive(agent, id, true, submission).await.job.unwrap();
     ended(venue, &job).await
-}
-
-/// The end of a job; time goes on meanwhile, as some look again later.
-pub async fn ended(venue: &TestVenue, job: &trellis::domain::ids::JobId) -> Job {
-    for _ in 0..6_000 {
-        let now = jobs::read_for_people(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
-        if now.status.is_terminal() {
-            return now;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        venue.venue.clock.advance(Duration::from_millis(20));
-    }
-    panic!("job {job} doesn't end");
 }
 
 /// Runs tasks of an agent until one fails: how many did not, and that one.
@@ -90,12 +60,6 @@ async fn until_one_fails(venue: &TestVenue, agent: &str, session: Option<&str>, 
         }
     }
     panic!("no cap is reached");
-}
-
-fn why(job: &Job) -> &str {
-    let result = job.result.as_ref().unwrap();
-    assert_eq!(result.error_code, Some(ErrorCode::LimitReached), "{result:?}");
-    result.error.as_deref().unwrap()
 }
 
 async fn book(venue: &TestVenue, owner: &Owner, key: String) -> Option<CapUse> {
@@ -335,12 +299,12 @@ async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [CapUse; 3], usize) 
         models: Ceiling::parse_models("scripted:tokens=900000").unwrap(),
         ..SpendSettings::default()
     };
-    let mut healthy = TestVenue::at(store.clone(), bus.clone(), dir, RULES, clock.clone()).await;
+    let mut healthy = TestVenue::at(store.clone(), bus.clone(), dir, DONE_RULES, clock.clone()).await;
     Arc::get_mut(&mut healthy.venue).unwrap().spend = spend.clone();
     healthy.sweep = Duration::from_millis(50);
     healthy.agent("a", json!({"model": model()})).await;
     let faulty = FaultyStore::new(store, FaultPlan::Never);
-    let mut mortal = TestVenue::at(faulty.clone(), bus, dir, RULES, clock.clone()).await;
+    let mut mortal = TestVenue::at(faulty.clone(), bus, dir, DONE_RULES, clock.clone()).await;
     Arc::get_mut(&mut mortal.venue).unwrap().spend = spend;
     mortal.sweep = Duration::from_hours(1);
     faulty.set_plan(FaultPlan::From { n, at });

@@ -1,6 +1,6 @@
 //! Users of a tenant together: no more than its number are registered, and they share what it may spend in a day.
 
-use crate::money::caps::ended;
+use super::{DONE_RULES, ended, model, start, sum_completed, why};
 use crate::support::both_stores::{On, on_both};
 use crate::support::cli::{Up, run};
 use crate::support::http::{Answer, Server};
@@ -13,27 +13,17 @@ use std::time::Duration;
 use trellis::bus::LiveSubject;
 use trellis::domain::cap::{CapUse, Ceiling, SpendSettings};
 use trellis::domain::ids::Owner;
-use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::message::{BusMessage, InboundKind, MessageAddress};
 use trellis::domain::retention::RetentionRules;
 use trellis::domain::shard::Share;
 use trellis::domain::tenant_users::TenantUserLimits;
-use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
 use trellis::store::tenants::TenantStore;
 use trellis::venue::spending;
 use trellis::venue::tenant_owner;
 use trellis::venue::upkeep::retention::Janitor;
-
-const RULES: &str = r#"
-[[rule]]
-when = { agent = "slow" }
-then = { text = "done", delay_ms = 30 }
-
-[[rule]]
-then = { text = "done" }
-"#;
 
 const REFUSED: &str =
     "QUOTA_EXCEEDED: tenant `local` may have 1 users, 1 are registered and `local/you` would be one more";
@@ -53,7 +43,7 @@ fn owner(name: &str) -> Owner {
 
 /// A venue where the tenant of its owner may have one user, who is registered.
 async fn full_tenant(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
-    let (mut venue, dir) = on.venue(RULES, Clock::system()).await?;
+    let (mut venue, dir) = on.venue(DONE_RULES, Clock::system()).await?;
     let limits = TenantUserLimits { general: 0, named: TenantUserLimits::parse_named("local:1").unwrap() };
     let inner = Arc::get_mut(&mut venue.venue).unwrap();
     inner.store = Arc::new(TenantStore::new(Arc::clone(&inner.store), limits.clone()));
@@ -142,16 +132,14 @@ async fn through_queue(venue: &TestVenue, name: &str, inbox: &str) -> Value {
 
 /// A venue whose tenant `local` has this cap, with agents of two of its users and of another tenant's.
 async fn capped_tenant(on: On, cap: &str) -> Option<(TestVenue, tempfile::TempDir)> {
-    let clock = Clock::manual(Millis::parse("2026-11-22T10:00:00Z").unwrap());
-    let (mut venue, dir) = on.venue(RULES, clock).await?;
+    let (mut venue, dir) = on.venue(DONE_RULES, Clock::manual(start())).await?;
     let tenants = Ceiling::parse_tenants(&format!("local:{cap}")).unwrap();
     Arc::get_mut(&mut venue.venue).unwrap().spend = SpendSettings { tenants, ..SpendSettings::default() };
     venue.sweep = Duration::from_millis(50);
-    let model = json!({"provider": "scripted", "name": "rules", "maxTokens": 100});
     for name in ["other/x", "local/you", "local/me"] {
         venue.owner = owner(name);
         for agent in ["a", "slow"] {
-            venue.agent(agent, json!({"model": model, "concurrency": 16})).await;
+            venue.agent(agent, json!({"model": model(), "concurrency": 16})).await;
         }
     }
     Some((venue, dir))
@@ -167,12 +155,6 @@ async fn run_for(venue: &mut TestVenue, name: &str, id: &str) -> Job {
 async fn account(venue: &TestVenue) -> CapUse {
     let key = keys::owner_cap(&venue.venue.day().1);
     venue.venue.store.get(&tenant_owner(&owner("local/me")), &key).await.unwrap().unwrap_or_default()
-}
-
-fn why(job: &Job) -> &str {
-    let result = job.result.as_ref().unwrap();
-    assert_eq!(result.error_code, Some(ErrorCode::LimitReached), "{result:?}");
-    result.error.as_deref().unwrap()
 }
 
 async fn users_of_a_tenant_share_its_day(on: On) {
@@ -237,17 +219,12 @@ async fn users_that_race_for_their_tenants_cap_do_not_pass_it(on: On) {
     }
     venue.worker();
     venue.worker();
-    let (mut made, mut used) = (0, 0);
+    let mut jobs = Vec::new();
     for (of, job) in submitted {
         venue.owner = of;
-        let job = ended(&venue, &job).await;
-        if job.status == JobStatus::Complete {
-            let own = job.tally.unwrap().spent;
-            (made, used) = (made + 1, used + own.input + own.output);
-        } else {
-            assert!(why(&job).contains("the cap of tenant `local`"), "{job:?}");
-        }
+        jobs.push(ended(&venue, &job).await);
     }
+    let (made, used) = sum_completed(&jobs, "the cap of tenant `local`");
     assert!(made > 3 && made < 24, "{made} made");
     let spent = account(&venue).await;
     assert_eq!((spent.spent.tokens, spent.spent.turns, spent.held.len()), (used, made, 0));

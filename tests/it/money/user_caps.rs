@@ -1,6 +1,6 @@
 //! Caps of the users behind one owner: each has a day of his own, which what agents do for him counts for, too.
 
-use crate::money::caps::ended;
+use super::{DONE_RULES, ended, model, start, sum_completed, why};
 use crate::support::both_stores::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate::operate;
@@ -13,23 +13,17 @@ use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::cap::{CapUse, Ceiling, SpendSettings};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
-use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::domain::job::JobStatus;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
 use trellis::venue::operation::{Caller, OpError};
 
-const RULES: &str = r#"
+/// Rule of an agent that gives another a task, before [`DONE_RULES`].
+const BOSS_RULE: &str = r#"
 [[rule]]
 when = { agent = "boss", turn = 1 }
 then = { calls = [{ tool = "agent_request", arguments = { agentId = "a", input = "go", wait = 60000 } }] }
-
-[[rule]]
-when = { agent = "slow" }
-then = { text = "done", delay_ms = 30 }
-
-[[rule]]
-then = { text = "done" }
 "#;
 
 on_both! {
@@ -39,14 +33,13 @@ on_both! {
 }
 
 async fn site(on: On, cap: &str) -> Option<(TestVenue, tempfile::TempDir)> {
-    let clock = Clock::manual(Millis::parse("2026-11-22T10:00:00Z").unwrap());
-    let (mut venue, dir) = on.venue(RULES, clock).await?;
+    let rules = format!("{BOSS_RULE}{DONE_RULES}");
+    let (mut venue, dir) = on.venue(&rules, Clock::manual(start())).await?;
     let user = Ceiling::parse(cap).unwrap();
     Arc::get_mut(&mut venue.venue).unwrap().spend = SpendSettings { user, ..SpendSettings::default() };
     venue.sweep = Duration::from_millis(50);
     for name in ["a", "slow", "boss"] {
-        let model = json!({"provider": "scripted", "name": "rules", "maxTokens": 100});
-        venue.agent(name, json!({"model": model, "concurrency": 16})).await;
+        venue.agent(name, json!({"model": model(), "concurrency": 16})).await;
     }
     Some((venue, dir))
 }
@@ -60,12 +53,6 @@ fn of_user(user: &str, input: &str) -> Submission {
 
 async fn submit(venue: &TestVenue, agent: &str, user: &str, id: &str) -> JobId {
     venue.arrive(agent, id, true, of_user(user, "go")).await.job.unwrap()
-}
-
-fn why(job: &Job) -> &str {
-    let result = job.result.as_ref().unwrap();
-    assert_eq!(result.error_code, Some(ErrorCode::LimitReached), "{result:?}");
-    result.error.as_deref().unwrap()
 }
 
 async fn book(venue: &TestVenue, user: &str) -> CapUse {
@@ -111,7 +98,7 @@ async fn each_user_of_an_owner_has_a_day_of_his_own(on: On) {
     assert_eq!(spend(json!({})).await.unwrap()["caps"][0]["tokens"]["used"], book(&venue, "bob").await.spent.tokens);
     assert!(matches!(spend(json!({"user": "ann"})).await, Err(OpError::Denied(_))));
     venue.owner = "local/you".parse().unwrap();
-    venue.agent("a", json!({"model": {"provider": "scripted", "name": "rules", "maxTokens": 100}})).await;
+    venue.agent("a", json!({"model": model()})).await;
     let job = submit(&venue, "a", "ann", "elsewhere").await;
     assert_eq!(ended(&venue, &job).await.status, JobStatus::Complete);
     venue.owner = "local/me".parse().unwrap();
@@ -145,16 +132,11 @@ async fn workers_that_race_for_a_users_cap_do_not_pass_it(on: On) {
     }
     venue.worker();
     venue.worker();
-    let (mut made, mut used) = (0, 0);
+    let mut jobs = Vec::new();
     for job in &submitted {
-        let job = ended(&venue, job).await;
-        if job.status == JobStatus::Complete {
-            let own = job.tally.unwrap().spent;
-            (made, used) = (made + 1, used + own.input + own.output);
-        } else {
-            assert!(why(&job).contains("the cap of user `ann`"), "{job:?}");
-        }
+        jobs.push(ended(&venue, job).await);
     }
+    let (made, used) = sum_completed(&jobs, "the cap of user `ann`");
     assert!(made > 3 && made < 24, "{made} made");
     let of_ann = book(&venue, "ann").await;
     assert_eq!((of_ann.spent.tokens, of_ann.spent.turns, of_ann.held.len()), (used, made, 0));

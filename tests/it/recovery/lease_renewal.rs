@@ -66,7 +66,7 @@ async fn a_renewal_during_a_releasing_commit_delays_nothing() {
 /// Short, and long enough for a machine that does other things.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// No renewal has an answer until another has the lease. What holds the budget of a call takes longer than the lease, which another has then.
+/// No renewal has an answer until another has the lease: what holds the budget of a call takes longer than the lease.
 struct Slow {
     store: Arc<EmbeddedStore>,
     is_stuck: Notify,

@@ -46,7 +46,7 @@ async fn hold_answers(site: &Site) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_paused_beyond_its_leases_asks_no_model() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(mut site) = Box::pin(Site::servers(dir.path(), 1, 50)).await else { return };
+    let Some(mut site) = Site::servers(dir.path(), 1, 50).await else { return };
     let door = site.door();
     let send = async |batch: usize| {
         let first = 50 + batch * TASKS;

@@ -56,7 +56,7 @@ pub(super) async fn ended(site: &Site, jobs: &[JobId], at_least: usize) -> Vec<J
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_restart_resumes_only_unfinished_work() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(mut site) = Box::pin(Site::servers(dir.path(), 2, 50)).await else { return };
+    let Some(mut site) = Site::servers(dir.path(), 2, 50).await else { return };
     let door = site.door();
     let mut tasks: Vec<Task> = (50..TASKS_END).map(|n| Task::new(n, 50)).collect();
     for task in &mut tasks {

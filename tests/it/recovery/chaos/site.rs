@@ -126,7 +126,8 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
 impl Site {
     /// A fleet of so many workers; `None` when a server's binary is missing.
     pub async fn servers(dir: &Path, workers: usize, served: usize) -> Option<Self> {
-        Self::single(dir, (workers, served), false).await
+        // Boxed for callers whose futures would be too large for a stack.
+        Box::pin(Self::single(dir, (workers, served), false)).await
     }
 
     /// The same whose workers reach the servers on ways that can be disturbed.
