@@ -59,6 +59,8 @@ heads! {
     MESSAGE = "[Message";
     /// Header of a goal above the active one.
     GOAL = "[Goal ";
+    /// Header of an ended subgoal of a goal above, with its result.
+    ENDED_GOAL = "[Ended goal] " by "[Ended goal";
     /// Header of the active goal.
     CURRENT_GOAL = "[Current goal ";
     /// Header of a summary in place of turns.

@@ -1,11 +1,12 @@
-//! The goal tree in a prompt: the frames above in a few bytes each, the summaries of compacted turns, and which turns
-//! are shown in full.
+//! The goal tree in a prompt: the frames above and their ended subgoals in a few bytes each, the summaries of compacted
+//! turns, and which turns are shown in full.
 
 use crate::authority::Authority;
-use crate::chat::ChatMessage;
-use crate::context::sight::{Sight, Viewer, turn_sights};
+use crate::chat::{Arguments, ChatMessage};
+use crate::context::sight::{SUBGOAL, Sight, Viewer, turn_sights};
 use crate::context::text;
 use crate::context::transcript_turn::TranscriptTurn;
+use crate::decode;
 use crate::goal::{GoalFrame, GoalStack};
 use crate::lines;
 use crate::render::{RenderOptions, render};
@@ -16,6 +17,10 @@ use std::sync::Arc;
 
 /// Bytes for each frame above, the nearest first; each further one gets as many as the last.
 const FRAME_BYTES: [usize; 4] = [300, 150, 75, 50];
+/// Frames above, the nearest first, whose ended subgoals are shown, each in the bytes of its frame.
+const FRAMES_WITH_RESULTS: usize = 2;
+/// Bytes for all ended subgoals; the newest of the nearest frame come first.
+const RESULTS_BYTES: usize = 1_000;
 /// Note behind a goal whose result has a type.
 const TYPED: &str = " (Its result must be JSON of the type that `complete` takes.)";
 /// Bytes below which only the goal of a frame is shown.
@@ -31,7 +36,7 @@ pub struct GoalView {
     /// Goal of the frame; `None` for frame 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// Rendered frames above, the outermost first.
+    /// Rendered frames above, the outermost first, each before its ended subgoals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<String>,
     /// Rendered summaries of compacted turns, the oldest first.
@@ -69,18 +74,6 @@ impl GoalView {
         let turns = if path.is_empty() { &[] } else { turns };
         let seen = turns.iter().zip(turn_sights(turns, viewer, |_| false));
         let turns: Vec<_> = seen.filter(|(_, sight)| *sight == Sight::Whole).map(|(turn, _)| &***turn).collect();
-        let above: Vec<_> = match path.split_last() {
-            None => Vec::new(),
-            Some((_, outer)) => std::iter::once(None).chain(outer.iter().map(|frame| Some(*frame))).collect(),
-        };
-        let far = above.len();
-        let shown = above.into_iter().enumerate().map(|(at, frame)| {
-            let budget = FRAME_BYTES[(far - 1 - at).min(FRAME_BYTES.len() - 1)];
-            let id = frame.map_or(0, |frame| frame.id);
-            let value = summarise_frame(frame, id, &turns, task);
-            let value = if budget < GOAL_ALONE { &value["goal"] } else { &value };
-            format!("{}{id}] {}", lines::GOAL, render(value, RenderOptions { budget, pretty: false }))
-        });
         let frame = goals.active_id();
         let own = || {
             goals
@@ -94,7 +87,7 @@ impl GoalView {
                 None => frame.description.clone(),
                 Some(_) => format!("{}{TYPED}", frame.description),
             }),
-            above: shown.collect(),
+            above: render_frames_above(goals, &path, &turns, task),
             segments: own().map(|segment| text::compacted_turns(segment.turns, &segment.summary)).collect(),
             compacted: own()
                 .map(|segment| CompactedTurns {
@@ -125,6 +118,63 @@ impl GoalView {
         lines.push(text::current_goal(self.frame, goal));
         Some(lines.join("\n"))
     }
+}
+
+/// Renders the frames above the last of `path`, the outermost first, each before its ended subgoals.
+fn render_frames_above(
+    goals: &GoalStack,
+    path: &[&GoalFrame],
+    turns: &[&TurnRecord],
+    task: Option<&Value>,
+) -> Vec<String> {
+    let Some((_, outer)) = path.split_last() else { return Vec::new() };
+    let nearest_first = outer.iter().rev().map(|frame| Some(*frame)).chain([None]);
+    let mut room = RESULTS_BYTES;
+    let mut rendered: Vec<Vec<String>> = Vec::new();
+    for (far, frame) in nearest_first.enumerate() {
+        let options = RenderOptions { budget: FRAME_BYTES[far.min(FRAME_BYTES.len() - 1)], pretty: false };
+        let id = frame.map_or(0, |frame| frame.id);
+        let value = summarise_frame(frame, id, turns, task);
+        let value = if options.budget < GOAL_ALONE { &value["goal"] } else { &value };
+        let ended = ended_subgoals(goals, id, turns).take_while(|_| far < FRAMES_WITH_RESULTS);
+        let ended = ended.map(|subgoal| format!("{}{}", lines::ENDED_GOAL, render(&subgoal, options)));
+        let mut shown: Vec<_> = ended
+            .map_while(|line| {
+                room = room.checked_sub(line.len())?;
+                Some(line)
+            })
+            .collect();
+        shown.push(format!("{}{id}] {}", lines::GOAL, render(value, options)));
+        shown.reverse();
+        rendered.push(shown);
+    }
+    rendered.into_iter().rev().flatten().collect()
+}
+
+/// Iterates over the subgoals of a frame that have ended, for the task of the open ones, the newest first: each with
+/// its goal and its result.
+fn ended_subgoals(goals: &GoalStack, frame: u32, turns: &[&TurnRecord]) -> impl Iterator<Item = Value> {
+    let openers = turns.iter().rev().filter(move |turn| turn.frame == frame && turn.job == goals.job);
+    openers.flat_map(move |turn| {
+        let is_open = |call: u32| goals.frames.iter().any(|open| (open.turn, open.call) == (turn.turn, call));
+        let asked = turn.said.iter().flat_map(|said| match said {
+            ChatMessage::Assistant { calls, .. } => calls.as_slice(),
+            ChatMessage::User { .. } | ChatMessage::Tool { .. } => &[],
+        });
+        let results = turn.said.iter().filter_map(|said| match said {
+            ChatMessage::Tool { text, .. } => Some(text),
+            ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+        });
+        let ended = (0..).zip(&turn.calls).zip(asked.zip(results)).filter_map(|((call, record), (asked, result))| {
+            let Arguments::Json(arguments) = &asked.arguments else { return None };
+            let goal = arguments.get("description").filter(|_| record.operation == SUBGOAL && !is_open(call))?;
+            let result = decode::json(result.as_bytes()).unwrap_or_else(|_| result.as_str().into());
+            Some(json!({"goal": goal, "result": result}))
+        });
+        let mut ended: Vec<_> = ended.collect();
+        ended.reverse();
+        ended
+    })
 }
 
 /// Summarises a frame above: its goal, its number of turns, and its latest text.

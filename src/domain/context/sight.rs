@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// The tool whose result holds what the turns of another goal have found.
-const SUBGOAL: &str = "subgoal";
+pub(super) const SUBGOAL: &str = "subgoal";
 
 /// The turn that views earlier turns.
 #[derive(Debug, Clone, Copy)]

@@ -56,6 +56,25 @@ then = { text = "it is six" }
 then = { calls = [{ tool = "complete_task", arguments = { result = [1, 2] } }] }
 "#;
 
+/// Two goals of one reply, the second of which needs what the first has found.
+const SEQUENTIAL: &str = r#"
+[[rule]]
+when = { agent = "planner", prompt = "[Current goal 2]" }
+then = { text = "drafted" }
+
+[[rule]]
+when = { agent = "planner", prompt = "[Current goal 1]" }
+then = { calls = [{ tool = "complete", arguments = { strongest = "vendor-b" } }] }
+
+[[rule]]
+when = { agent = "planner", tool = "subgoal" }
+then = { calls = [{ tool = "complete", arguments = { total = 6 } }] }
+
+[[rule]]
+when = { agent = "planner" }
+then = { calls = [{ tool = "subgoal", arguments = { description = "Compare the vendors." } }, { tool = "subgoal", arguments = { description = "Draft the report." } }] }
+"#;
+
 fn planner() -> Value {
     json!({
         "loop": "goalTree", "tools": ["subgoal", "compact"],
@@ -118,6 +137,22 @@ async fn each_goal_sees_its_own_conversation_and_returns_its_result() {
     assert_eq!(shown("[Context: Prices]"), [f, f, t, t, t, t, f]);
     assert_eq!(shown("the price of bolts is 3"), [f, f, f, f, f, t, f]);
     assert_eq!(shown(r#"{"bolts":3}"#), [f, f, f, f, f, f, t]);
+}
+
+#[tokio::test]
+async fn a_later_goal_sees_the_result_of_an_earlier_one() {
+    let (venue, _dir) = TestVenue::embedded(SEQUENTIAL).await;
+    venue.worker();
+    venue.agent("planner", planner()).await;
+    let job = run(&venue, "planner", "t1", None).await;
+    assert_eq!(job.result.unwrap().output, Some(json!({"total": 6})));
+    let mut prompts = Vec::new();
+    for turn in &venue.turns("planner", "s").await {
+        prompts.push((turn.frame, prompt(&venue, turn).await));
+    }
+    let line = r#"[Ended goal] {goal: "Compare the vendors.", result: {strongest: "vendor-b"}}"#;
+    let shown: Vec<_> = prompts.iter().map(|(frame, prompt)| (*frame, prompt.contains(line))).collect();
+    assert_eq!(shown, [(0, false), (1, false), (2, true), (0, false)]);
 }
 
 #[tokio::test]
