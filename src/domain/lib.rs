@@ -8,6 +8,7 @@ pub mod limits;
 pub mod bounds;
 pub mod visible;
 pub mod lines;
+pub mod named_list;
 pub mod nearest;
 pub mod time;
 pub mod decode;

@@ -1,6 +1,7 @@
 //! Number of users that a tenant may have: without a limit, invented users each have a quota and a cap of their own.
 
 use crate::ids::{Owner, OwnerPart};
+use crate::named_list::parse_named_list;
 
 /// Largest limit that can be set.
 pub const USERS_MOST: u64 = 1_000_000_000;
@@ -45,21 +46,11 @@ impl TenantUserLimits {
 
     /// Reads `acme:500, did:0`: numbers of users of named tenants, each named once.
     pub fn parse_named(text: &str) -> Option<Vec<(OwnerPart, u64)>> {
-        let mut all: Vec<(OwnerPart, u64)> = Vec::new();
-        if text.trim().is_empty() {
-            return Some(all);
-        }
-        for part in text.split(',') {
-            let (name, number) = part.trim().rsplit_once(':')?;
-            let (tenant, number) = (OwnerPart::new(name.trim()).ok()?, number.trim());
-            let is_number = number.bytes().all(|digit| digit.is_ascii_digit());
-            let limit = number.parse().ok().filter(|limit| is_number && *limit <= USERS_MOST)?;
-            if all.iter().any(|(known, _)| *known == tenant) {
-                return None;
-            }
-            all.push((tenant, limit));
-        }
-        Some(all)
+        let read_limit = |text: &str| {
+            let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
+            text.parse::<u64>().ok().filter(|limit| is_number && *limit <= USERS_MOST)
+        };
+        parse_named_list(text, |name| OwnerPart::new(name).ok(), read_limit)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::budget::{Budget, BudgetError};
 use crate::chat::ModelSettings;
 use crate::chat::Price;
 use crate::ids::{Owner, OwnerPart};
+use crate::named_list::parse_named_list;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -115,17 +116,19 @@ impl Ceiling {
     /// Reads `acme/ann:tokens=5000000, acme:cost=10`: caps of owners and tenants.
     pub fn parse_owners(text: &str) -> Option<Vec<(String, Self)>> {
         let is_known = |name: &str| name.parse::<Owner>().is_ok() || OwnerPart::new(name).is_ok();
-        parse_list(text, is_known, Self::parse_named)
+        parse_named_list(text, |name| capped_name(name, is_known), Self::parse_named)
     }
 
     /// Reads `acme:tokens=5000000, globex:none`: caps of tenants.
     pub fn parse_tenants(text: &str) -> Option<Vec<(String, Self)>> {
-        parse_list(text, |name| OwnerPart::new(name).is_ok(), Self::parse_named)
+        let is_known = |name: &str| OwnerPart::new(name).is_ok();
+        parse_named_list(text, |name| capped_name(name, is_known), Self::parse_named)
     }
 
     /// Reads `openai/gpt-4o:tokens=5000000, openai:cost=100`: caps of models and providers.
     pub fn parse_models(text: &str) -> Option<Vec<(String, Self)>> {
-        parse_list(text, |name| !name.contains('/') || is_model(name), Self::parse_named)
+        let is_known = |name: &str| if name.contains('/') { is_model(name) } else { !name.contains(':') };
+        parse_named_list(text, |name| capped_name(name, is_known), Self::parse_named)
     }
 
     /// Reads the cap of a name. No cap must be written as `none`, so that a slip removes none.
@@ -136,20 +139,22 @@ impl Ceiling {
 
 /// Reads `openai/gpt-4o:input=2.5:output=10, …`: dollars per million tokens; `cacheRead` and `cacheWrite` may follow.
 pub fn parse_prices(text: &str) -> Option<Vec<(String, Price)>> {
-    parse_list(text, is_model, |text| {
-        let (mut input, mut output, mut cache_read, mut cache_write) = (None, None, None, None);
-        for part in text.split(':') {
-            match part.trim().split_once('=')? {
-                ("input", number) => set_once(&mut input, number)?,
-                ("output", number) => set_once(&mut output, number)?,
-                ("cacheRead", number) => set_once(&mut cache_read, number)?,
-                ("cacheWrite", number) => set_once(&mut cache_write, number)?,
-                _ => return None,
-            }
+    parse_named_list(text, |name| capped_name(name, is_model), parse_price)
+}
+
+fn parse_price(text: &str) -> Option<Price> {
+    let (mut input, mut output, mut cache_read, mut cache_write) = (None, None, None, None);
+    for part in text.split(':') {
+        match part.trim().split_once('=')? {
+            ("input", number) => set_once(&mut input, number)?,
+            ("output", number) => set_once(&mut output, number)?,
+            ("cacheRead", number) => set_once(&mut cache_read, number)?,
+            ("cacheWrite", number) => set_once(&mut cache_write, number)?,
+            _ => return None,
         }
-        let price = Price { input: input?, output: output?, cache_read, cache_write };
-        price.check().is_ok().then_some(price)
-    })
+    }
+    let price = Price { input: input?, output: output?, cache_read, cache_write };
+    price.check().is_ok().then_some(price)
 }
 
 /// Sets a number from a text; `None` if it is set already.
@@ -163,29 +168,14 @@ fn set_once<T: FromStr>(number: &mut Option<T>, text: &str) -> Option<()> {
 
 /// Whether a text is `provider/name` with neither of them empty.
 fn is_model(name: &str) -> bool {
-    name.split_once('/').is_some_and(|(provider, name)| !provider.is_empty() && !name.is_empty())
+    let parts = name.split_once('/');
+    parts.is_some_and(|(provider, name)| !provider.is_empty() && !provider.contains(':') && !name.is_empty())
 }
 
-/// Reads `name:…, name:…`, each name once.
-fn parse_list<T>(
-    text: &str,
-    is_name: impl Fn(&str) -> bool,
-    read: impl Fn(&str) -> Option<T>,
-) -> Option<Vec<(String, T)>> {
-    let mut all: Vec<(String, T)> = Vec::new();
-    if text.trim().is_empty() {
-        return Some(all);
-    }
-    for part in text.split(',') {
-        let (name, rest) = part.trim().split_once(':')?;
-        let name = name.trim().to_owned();
-        let is_legal = !name.is_empty() && !name.contains(char::is_whitespace) && is_name(&name);
-        if !is_legal || all.iter().any(|(known, _)| *known == name) {
-            return None;
-        }
-        all.push((name, read(rest)?));
-    }
-    Some(all)
+/// Returns a name of a list as text. A name that ends with `:none` is none: it is a slip, and removes no cap.
+fn capped_name(name: &str, is_known: impl Fn(&str) -> bool) -> Option<String> {
+    let is_legal = !name.is_empty() && !name.contains(char::is_whitespace) && !name.ends_with(":none");
+    (is_legal && is_known(name)).then(|| name.to_owned())
 }
 
 /// Returns the ceiling of a name in a list.

@@ -4,6 +4,7 @@ use super::*;
 use crate::chat::ModelSettings;
 use crate::chat::Price;
 use crate::limits::MODEL_CALL_MAX;
+use crate::tenant_users::TenantUserLimits;
 
 const PRICE: Price = Price::new(3.0, 15.0);
 
@@ -342,4 +343,31 @@ fn old_books_decode() {
     let text = r#"{"spent":{"tokens":7},"held":{"a":{"tokens":1,"nano":2,"turns":1,"until":9}}}"#;
     let book: CapUse = serde_json::from_str(text).unwrap();
     assert_eq!((book.spent.tokens, book.spent_and_held().tokens, book.held["a"].until), (7, 8, Millis(9)));
+}
+
+#[test]
+fn every_setting_by_names_takes_the_same_names() {
+    let caps = |read: Option<Vec<(String, Ceiling)>>| read.map(|all| all[0].0.clone());
+    for name in ["acme", "did:key:z6Mk", "urn:uuid:7", "a.b-c", "ünï"] {
+        let cap = format!("{name}:tokens=5:cost=1, other:none");
+        assert_eq!(caps(Ceiling::parse_tenants(&cap)).as_deref(), Some(name));
+        assert_eq!(caps(Ceiling::parse_owners(&cap)).as_deref(), Some(name));
+        let user = format!("{name}/{name}:none");
+        assert_eq!(caps(Ceiling::parse_owners(&user)), Some(format!("{name}/{name}")));
+        let users = TenantUserLimits::parse_named(&format!("{name}:5")).unwrap();
+        assert_eq!(users[0].0.as_str(), name);
+    }
+    for name in ["", " ", "a b", "a\u{200b}b", ".", "acme:none"] {
+        let cap = format!("{name}:tokens=5");
+        assert_eq!(Ceiling::parse_tenants(&cap), None, "{name}");
+        assert_eq!(Ceiling::parse_owners(&cap), None, "{name}");
+    }
+    for model in ["openai/gpt-4o", "ollama/qwen3:8b", "openrouter/meta/llama:free"] {
+        assert_eq!(caps(Ceiling::parse_models(&format!("{model}:cost=1"))).as_deref(), Some(model));
+        let prices = parse_prices(&format!("{model}:input=1:output=2")).unwrap();
+        assert_eq!(prices[0].0, model);
+    }
+    for slip in ["openai:gpt-4o:tokens=5", "openai/x:none:tokens=5", "a:b/x:cost=1", "acme/a/b:cost=1:"] {
+        assert_eq!(Ceiling::parse_models(slip), None, "{slip}");
+    }
 }
