@@ -71,8 +71,7 @@ impl ContextReader<'_> {
                 if let Some(misfit) = misfit {
                     operation_failure(misfit)?
                 } else if report.cut.is_empty() {
-                    tags.needs = self.operation_needs(&path, &input);
-                    self.fetch_operation(&path, input, &reads).await?
+                    self.fetch_operation(&path, input, &mut tags.needs, &reads).await?
                 } else {
                     // With half of a value the operation would do something else than intended.
                     Err((Absence::Failed, format!("a value is too long for its input: {}", report.cut.join(", "))))
@@ -223,18 +222,17 @@ impl ContextReader<'_> {
         })
     }
 
-    /// Returns what running an operation needs; nothing for one that can't run.
-    fn operation_needs(&self, path: &str, input: &Value) -> Vec<(String, ResourcePath)> {
-        let settled = dispatch::resolve_call(self.catalog, path, input.clone(), false);
-        let needs = settled.and_then(|settled| settled.needs());
-        needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()
-    }
-
-    async fn fetch_operation(&self, path: &str, input: Value, reads: &Reads) -> Result<FetchResult, StoreError> {
+    /// Runs an operation, and adds to `needs` what its call needs.
+    async fn fetch_operation(
+        &self,
+        path: &str,
+        mut input: Value,
+        needs: &mut Vec<(String, ResourcePath)>,
+        reads: &Reads,
+    ) -> Result<FetchResult, StoreError> {
         if self.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
         }
-        let mut input = input;
         let (owner, authority) = (&self.caller.owner, &self.caller.authority);
         let pins = PinReader { venue: self.venue, catalog: self.catalog, owner, authority, workspace: self.workspace };
         match pins.resolve_inner(path, &mut input).await {
@@ -250,6 +248,8 @@ impl ContextReader<'_> {
             Ok(settled) => settled,
             Err(error) => return operation_failure(error),
         };
+        let needed = settled.needs().into_iter().flatten();
+        needs.extend(needed.map(|need| (need.ability.to_owned(), need.resource)));
         if settled.found.spec.effect != Effect::Read {
             let reason = "only operations that read can be context: it would run again in every turn";
             return Ok(Err((Absence::Failed, reason.into())));

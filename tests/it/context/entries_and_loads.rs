@@ -155,6 +155,31 @@ async fn entries_of_every_form_are_shown_and_what_fails_says_why() {
     assert_eq!(output(&job), json!("all there"));
 }
 
+/// A revocation hides a turn by what its record says that the prompt read.
+#[tokio::test]
+async fn however_an_entry_names_what_it_reads_its_turn_records_it() {
+    let (venue, _dir) = venue().await;
+    venue.write("w/docs/policy", json!("pay on time")).await;
+    venue.write("o/look", json!({"operation": "v/ops/lattice/read"})).await;
+    let own = json!({"path": format!("/{}/w/docs/policy", venue.owner)});
+    let read = json!({"path": "w/docs/policy"});
+    let run = |operation: &str| json!({"operation": operation, "input": read});
+    for (agent, entry) in [
+        ("plain", json!({"op": "v/ops/lattice/read", "input": read})),
+        ("address", json!({"op": "v/ops/lattice/read", "input": own})),
+        ("pinned", json!({"op": "o/look", "input": read})),
+        ("nested", json!({"op": "v/ops/job/run", "input": run("v/ops/lattice/read")})),
+        ("inner", json!({"op": "v/ops/job/run", "input": run("o/look")})),
+    ] {
+        let model = json!({"provider": "scripted", "name": "echo"});
+        venue.agent(agent, json!({"model": model, "context": [entry]})).await;
+        let job = venue.run(agent, agent, json!("hello")).await;
+        let turns = venue.turns(agent, job.head.session.as_str()).await;
+        let used: Vec<_> = turns[0].used.iter().flatten().map(|cap| format!("{} {}", cap.can, cap.with)).collect();
+        assert!(used.contains(&"crud/read w/docs/policy".to_owned()), "{agent}: {used:?}");
+    }
+}
+
 /// Agents that show themselves, or each other, would fill the stack of the process that makes their prompts.
 #[tokio::test]
 async fn a_prompt_is_no_piece_of_a_prompt() {
