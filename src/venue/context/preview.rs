@@ -27,8 +27,9 @@ const EVENT: &str = "preview";
 pub struct Preview {
     /// Task that the turn serves besides the pending events; absent: none.
     pub task: Option<Value>,
-    /// Values of the task. Who sends it is said by the token: `user_id`, `user_name`, `user_email` and `user.id`,
-    /// `user.name`, `user.email`, however they are spelt, are left out and named in `ignored`.
+    /// Values of the task; refused without one, as `contextIds` and `context` are. Who sends it is said by the token:
+    /// `user_id`, `user_name`, `user_email` and `user.id`, `user.name`, `user.email`, however they are spelt, are left out
+    /// and named in `ignored`.
     #[schemars(with = "Option<Values>")]
     pub session_context: Values,
     /// Shared buckets that the task names.
@@ -48,6 +49,19 @@ pub struct Preview {
     pub session: Option<SessionId>,
 }
 
+impl Preview {
+    /// Checks that nothing is given for the request of a task that isn't given: it would count for nothing.
+    fn check_task(&self) -> Result<(), PreviewError> {
+        let given = [
+            ("context", self.context.is_some()),
+            ("contextIds", !self.context_ids.is_empty()),
+            ("sessionContext", !self.session_context.is_empty()),
+        ];
+        let given = given.into_iter().find(|(_, is_given)| self.task.is_none() && *is_given);
+        given.map_or(Ok(()), |(key, _)| Err(PreviewError::NoTask(key)))
+    }
+}
+
 /// Why there is no preview.
 #[derive(Debug, thiserror::Error)]
 pub enum PreviewError {
@@ -60,6 +74,9 @@ pub enum PreviewError {
     /// The turn serves a request that holds more than the caller.
     #[error("the next turn of session `{0}` serves a request that holds more than you: it is not shown")]
     Withheld(SessionKey),
+    /// A key that belongs to a task is given without one; holds the key.
+    #[error("`{0}`: it belongs to the request of a task, and there is no `task`: give `task` too")]
+    NoTask(&'static str),
     /// A grant breaks a rule.
     #[error(transparent)]
     Grant(#[from] GrantError),
@@ -85,6 +102,7 @@ async fn next_inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview)
     let Some((agent, _)) = agents::get(venue, owner, id).await? else {
         return Err(PreviewError::NoAgent(id.clone()));
     };
+    asked.check_task()?;
     let reader = asked.envelope.bound.clone();
     let IdleSession { key, mut run, mut transcript } = read_idle_session(venue, owner, id, asked).await?;
     let is_expired = empty_if_expired(venue, &agent.config, &mut run, &mut transcript);

@@ -181,6 +181,24 @@ async fn errors_of_bodies_name_the_key() {
     server.post("/api/v1/agents/a/context", json!([1])).await.is_problem(400, "expected a map with `");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_without_a_task_takes_nothing_of_a_request() {
+    let (server, _venue, _dir) = server("").await;
+    let path = "/api/v1/agents/a/context";
+    for (key, value) in [
+        ("context", json!([{"with": "w", "can": "crud/read"}])),
+        ("context", json!([])),
+        ("contextIds", json!(["app/user/u_1"])),
+        ("sessionContext", json!({"who": "Ann"})),
+    ] {
+        let answer = server.post(path, json!({(key): value})).await;
+        answer.is_problem(400, &format!("`{key}`: it belongs to the request of a task, and there is no `task`"));
+        server.post(path, json!({"task": "x", (key): value})).await.body(200);
+    }
+    let empty = json!({"context": null, "contextIds": [], "sessionContext": {}});
+    server.post(path, empty).await.body(200);
+}
+
 /// Every map in `value` as the list of its values: what serde takes for a struct.
 fn as_lists(value: &Value) -> Vec<Value> {
     let mut found = Vec::new();
