@@ -85,9 +85,13 @@ impl AuditArgs {
         let totals = list_totals(&report.totals);
         let totals = if self.after_loss { &totals[totals.len() - TOTALS_AFTER_LOSS..] } else { &totals[..] };
         let lines: Vec<_> = totals.iter().map(|(name, total)| format!("{name} = {total}")).collect();
-        context.out.value(&shown, || lines.join("\n"))?;
+        let details = list_details(&report.totals, self.after_loss);
+        // What is lost is what `--after-loss` asks for; otherwise the details explain the totals.
+        let listed = if self.after_loss { &details[..] } else { &[] };
+        context.out.value(&shown, || [&lines[..], listed].concat().join("\n"))?;
         if context.out.format == Format::Text {
-            note_details(&report, self.after_loss);
+            note_repairs(&report);
+            details[listed.len()..].iter().for_each(|line| note(line));
         }
         let AuditTotals { unaccounted, damaged, drift, .. } = &report.totals;
         if *unaccounted == 0 && *damaged == 0 && drift.is_empty() {
@@ -115,13 +119,16 @@ const fn list_totals(totals: &AuditTotals) -> [(&'static str, u64); 12] {
     ]
 }
 
-/// Writes the details of the totals to stderr, line by line.
-fn note_details(report: &AuditView, after_loss: bool) {
+/// Writes what was repaired to stderr, line by line.
+fn note_repairs(report: &AuditView) {
     for RepairView { owner, found, did } in report.repaired.iter().flatten() {
         let [owner, found, did] = [owner, found, did].map(|text| escape::escape_data(text));
         note(&format!("repaired: {owner}: {found}; {did}"));
     }
-    let totals = &report.totals;
+}
+
+/// Returns the lines behind the totals, those of losses first; with `after_loss` only these.
+fn list_details(totals: &AuditTotals, after_loss: bool) -> Vec<String> {
     let details = [
         ("set back", &totals.set_back),
         ("lost", &totals.lost),
@@ -131,9 +138,6 @@ fn note_details(report: &AuditView, after_loss: bool) {
         ("unreadable", &totals.unreadable_subjects),
         ("drift", &totals.drift),
     ];
-    for (kind, lines) in details.into_iter().take(if after_loss { 3 } else { details.len() }) {
-        for line in lines {
-            note(&format!("{kind}: {line}"));
-        }
-    }
+    let shown = details.into_iter().take(if after_loss { 3 } else { details.len() });
+    shown.flat_map(|(kind, lines)| lines.iter().map(move |line| format!("{kind}: {line}"))).collect()
 }

@@ -1,6 +1,7 @@
 //! Losses: changes that a store had acknowledged and was found without.
 
 use crate::ids::Owner;
+use crate::journal::JournaledChange;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +23,10 @@ pub struct Loss {
     /// Present state in words; `None`: the change is restored under the same id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
+    /// Change by which the store is asked whether it has it again; absent where that isn't known, and in records of older
+    /// builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<JournaledChange>,
 }
 
 /// Losses that one process found at one time.
@@ -126,7 +131,7 @@ mod tests {
         let lost = (n == 299).then(|| "its session is as before it".to_owned());
         let what = format!("turn {n} of `a/s`");
         let owner = "acme/ada".parse().unwrap();
-        Loss { owner, acknowledged: Millis(n), kind: "turns".to_owned(), what, lost }
+        Loss { owner, acknowledged: Millis(n), kind: "turns".to_owned(), what, lost, change: None }
     }
 
     #[test]

@@ -43,6 +43,7 @@ async fn reset_damaged<T: DeserializeOwned>(
             kind: "records of limits".to_owned(),
             what: format!("what was counted in `{key}`"),
             lost: Some("it could not be read, and counts from nothing again".to_owned()),
+            change: None,
         };
         let told = Losses::split(now, key, vec![loss], Vec::new());
         let told = told.iter().map(|part| DocWrite::json(keys::losses(now, &key.replace('/', "-")), part));

@@ -11,6 +11,7 @@ use super::{
     StoreError, WriteOutcome, keys,
 };
 use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::journal::JournaledChange;
 use crate::domain::losses::Loss;
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
@@ -126,6 +127,18 @@ impl AckedChange {
             Self::End { .. } => "ends of jobs",
             Self::Turn { .. } => "turns",
             Self::Document { .. } => "documents",
+        }
+    }
+
+    /// Returns the change by which the store is asked later whether it has it again. Of a written document only the
+    /// journal knows enough, and another event may have the id of a lost one.
+    fn to_journaled(&self) -> Option<JournaledChange> {
+        match self {
+            Self::End { finish, .. } => Some(JournaledChange::End { job: finish.job.clone(), status: finish.status }),
+            Self::Document { key, value: None, .. } => {
+                Some(JournaledChange::Deletion { key: key.clone(), events: Vec::new() })
+            }
+            Self::Event(_) | Self::Turn { .. } | Self::Document { value: Some(_), .. } => None,
         }
     }
 
@@ -260,7 +273,8 @@ impl AckLogStore {
             };
             let (owner, acknowledged, what) = (one.owner.clone(), one.at, one.what.to_string());
             let kind = one.what.kind().to_owned();
-            compared.losses.push(Loss { owner, acknowledged, kind, what, lost });
+            let change = one.what.to_journaled();
+            compared.losses.push(Loss { owner, acknowledged, kind, what, lost, change });
             // Reported changes aren't reported again; restored ones may be lost again with the next server.
             if matches!(one.what, AckedChange::Turn { .. } | AckedChange::Document { .. }) {
                 told.insert(Arc::as_ptr(&one));

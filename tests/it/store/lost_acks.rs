@@ -139,19 +139,19 @@ fn protective_changes_survive_a_loss(with_living_processes: bool) {
 
 fn is_told_until_it_is_settled(venue: &Venue) {
     let end = Instant::now() + Duration::from_mins(2);
-    while !venue.fleet.run(&["audit", "--after-loss"]).err.contains("lost in all: ") {
+    while !venue.fleet.run(&["audit", "--after-loss"]).out.contains("lost in all: ") {
         assert!(Instant::now() < end, "{:?}", venue.fleet.run(&["audit", "--after-loss"]));
         std::thread::sleep(Duration::from_millis(500));
     }
     let told = venue.fleet.run(&["audit", "--after-loss"]);
-    assert!(told.err.contains("`w.e/") || told.err.contains("`w/"), "{told:?}");
+    assert!(told.out.contains("`w.e/") || told.out.contains("`w/"), "{told:?}");
     let shown = venue.fleet.run(&["doctor"]).expect(1, "");
     assert!(shown.out.contains("`trellis audit --settle`"), "{shown:?}");
     venue.fleet.run(&["audit", "--settle"]);
     let shown = venue.fleet.run(&["doctor"]);
     assert!(!shown.out.contains("`trellis audit --settle`"), "{shown:?}");
     let told = venue.fleet.run(&["audit", "--after-loss"]);
-    assert!(told.err.contains("settled at ") && told.err.contains("lost in all: "), "{told:?}");
+    assert!(told.out.contains("settled at ") && told.out.contains("lost in all: "), "{told:?}");
 }
 
 #[test]

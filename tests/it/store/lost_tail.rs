@@ -6,13 +6,15 @@ use crate::support::redis::RedisServer;
 use crate::support::redis_cluster::{PRIMARIES, RedisCluster};
 use crate::support::venue::TestVenue;
 use bytes::Bytes;
+use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use trellis::bus::nats::NatsBus;
 use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
-use trellis::domain::losses::Loss;
+use trellis::domain::journal::{JournaledChange, content_mark};
+use trellis::domain::losses::{Loss, Losses};
 use trellis::domain::shard::Shards;
 use trellis::domain::time::Millis;
 use trellis::store::ack_log::AckLogStore;
@@ -267,6 +269,71 @@ async fn a_shard_that_is_set_back_alone_is_named() {
     assert_eq!(audit::advance_mark(venue).await.unwrap(), None, "it is told once");
 }
 
+/// A lost change that a process has found; `change`: what the audit asks the store for.
+fn lost(n: usize, change: Option<JournaledChange>) -> Loss {
+    let (owner, what) = ("local/me".parse().unwrap(), format!("change {n}"));
+    Loss { owner, acknowledged: NOW, kind: "changes".into(), what, lost: Some("it is as before".into()), change }
+}
+
+#[tokio::test]
+async fn an_audit_lists_as_lost_only_what_is_missing_now() {
+    let (venue, _dir) = TestVenue::embedded("[[rule]]\nthen = { text = \"done\" }\n").await;
+    venue.worker();
+    venue.agent("clerk", json!({})).await;
+    let job = venue.run("clerk", "t1", json!(1)).await.head.id;
+    let store = &*venue.venue.store;
+    let key = keys::agent(&"clerk".parse().unwrap());
+    let mark = content_mark(&store.doc(&venue.owner, &key).await.unwrap().value.unwrap());
+    let other = JobId::new(&"9".repeat(32)).unwrap();
+    let (session, id) = ("clerk/s".to_owned(), EventId::new("t1").unwrap());
+    let event =
+        |job| JournaledChange::Event { id: id.clone(), session: session.clone(), job: Some(job), repeated: false };
+    let end = |job: &JobId, status| JournaledChange::End { job: job.clone(), status };
+    let document = |key: &str, mark: Option<&str>| JournaledChange::Document {
+        key: key.to_owned(),
+        mark: mark.map(str::to_owned),
+        version: Some(1),
+    };
+    let deletion = |key: &str| JournaledChange::Deletion { key: key.to_owned(), events: Vec::new() };
+    let changes = [
+        (event(job.clone()), true),
+        (event(other.clone()), false),
+        (end(&job, JobStatus::Complete), true),
+        (end(&job, JobStatus::Cancelled), false),
+        (end(&other, JobStatus::Complete), false),
+        (JournaledChange::Hold { job: job.clone(), paused: true }, false),
+        (JournaledChange::Hold { job: job.clone(), paused: false }, false),
+        (document(&key, Some(&mark)), true),
+        (document(&key, Some("0123456789abcdef")), false),
+        (document("w/none", None), true),
+        (deletion("w/none"), true),
+        (deletion(&key), false),
+        (JournaledChange::Turn { session: session.clone(), turn: 1 }, false),
+        (JournaledChange::Session { session, turns: 1, mark: None }, false),
+    ];
+    // A later find has put the last one back, and tells nothing of the one before.
+    let mut found: Vec<_> = changes.iter().enumerate().map(|(n, (change, _))| lost(n, Some(change.clone()))).collect();
+    found.extend([lost(100, None), lost(101, None)]);
+    let later = Loss { lost: None, ..lost(101, None) };
+    for (at, by, losses) in [(at(1), "w1", found), (at(2), "w2", vec![later])] {
+        let parts = Losses::split(at, by, losses, Vec::new());
+        let write = DocWrite::json(keys::losses_part(at, by, 0), &parts[0]);
+        store.write(at, &keys::venue_owner(), &[write]).await.unwrap();
+    }
+    let totals = audit::report(&venue.venue, false).await.unwrap().totals;
+    let expected =
+        changes.iter().enumerate().map(|(n, (_, is_there))| (n, *is_there)).chain([(100, false), (101, true)]);
+    let mut missing = 0;
+    for (n, is_there) in expected {
+        let own: Vec<_> = totals.lost.iter().filter(|line| line.contains(&format!(": change {n}, "))).collect();
+        let told = if is_there { ": it was missing and is put back" } else { ": lost, it is as before" };
+        assert!(!own.is_empty() && own.iter().all(|line| line.contains(told)), "{n}: {own:?}, not {told:?}");
+        missing += u64::from(!is_there);
+    }
+    assert_eq!(totals.lost[0], format!("{missing} lost in all: {missing} changes"));
+    assert_eq!(totals.lost_total, missing);
+}
+
 #[test]
 fn a_fleet_works_on_after_a_cut_log_and_reports_it() {
     let (Some(url), Some(mut server)) = (nats::shared(), RedisServer::start()) else { return };
@@ -282,7 +349,8 @@ fn a_fleet_works_on_after_a_cut_log_and_reports_it() {
     worker.says("was replaced or restarted without its last changes: 1 put back, 1 lost");
     // Its caller can't tell: the task is there under its id and has run again.
     assert_eq!(fleet.publish(&["submit", "echo", "gone", "--id", "gone", "--wait=60s"]).ok(), "gone");
-    let told = fleet.run(&["audit", "--after-loss"]).expect(0, "lost: local/me: turn 1 of `echo/");
+    let told = fleet.run(&["audit", "--after-loss"]).expect(0, "");
+    assert!(told.out.contains("lost: local/me: turn 1 of `echo/"), "{told:?}");
     assert!(told.out.contains("unaccounted = 0") && !told.out.contains("accepted"), "{told:?}");
     let jobs = http(&["job", "list"]).ok();
     assert!(jobs.matches("COMPLETE").count() == 2, "{jobs}");

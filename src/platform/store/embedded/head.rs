@@ -108,6 +108,7 @@ fn loss_record(reason: &str) -> (Vec<u8>, Vec<u8>) {
         kind: "groups of changes".to_owned(),
         what: "what the embedded store had made durable".to_owned(),
         lost: Some(reason.to_owned()),
+        change: None,
     };
     let losses = Losses::split(now, "embedded store", vec![told], Vec::new());
     let losses = serde_json::to_vec(&losses[0]).unwrap_or_default();

@@ -110,6 +110,7 @@ impl JournaledStore {
                 kind: entry.change.kind().to_owned(),
                 what: entry.change.to_string(),
                 lost: instead,
+                change: Some(entry.change.clone()),
             };
             losses.push((entry.clone(), loss));
         }
@@ -187,6 +188,28 @@ async fn find_difference(store: &dyn Store, entry: &JournalEntry) -> Result<Opti
                 }
                 (Some(_), None) => Some("it is there again".to_owned()),
             }
+        }
+    })
+}
+
+/// Whether the store has a lost change again: by the same value, job or state. A later change of the same thing doesn't
+/// count, and turns and sessions are hidden by those that ran since.
+pub async fn has_again(store: &dyn Store, owner: &Owner, change: &JournaledChange) -> Result<bool, StoreError> {
+    Ok(match change {
+        JournaledChange::Event { job: Some(job), .. } => store.doc(owner, &keys::job_head(job)).await?.value.is_some(),
+        JournaledChange::End { job, status } => {
+            store.doc(owner, &keys::job_status(job)).await?.status().is_some_and(|(is, _)| is == *status)
+        }
+        JournaledChange::Hold { job, paused } => {
+            let status = store.doc(owner, &keys::job_status(job)).await?.status();
+            status.is_some_and(|(is, _)| !is.is_terminal() && *paused == (is == JobStatus::Paused))
+        }
+        JournaledChange::Document { key, mark, .. } => {
+            store.doc(owner, key).await?.value.map(|bytes| content_mark(&bytes)) == *mark
+        }
+        JournaledChange::Deletion { key, .. } => store.doc(owner, key).await?.value.is_none(),
+        JournaledChange::Event { job: None, .. } | JournaledChange::Turn { .. } | JournaledChange::Session { .. } => {
+            false
         }
     })
 }

@@ -26,7 +26,7 @@ use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::domain::venue_mac::VenueMac;
 use buffer::EntryBuffer;
-pub use compare::JournalComparison;
+pub use compare::{JournalComparison, has_again};
 pub use force::ForcedRecord;
 pub use journal::{Journal, JournalError, JournalPart};
 use parking_lot::Mutex;

@@ -7,9 +7,10 @@ use crate::domain::limits::LOSSES_KEPT;
 use crate::domain::losses::{Loss, LossSettlement, Losses};
 use crate::domain::time::Millis;
 use crate::store::ack_log::AckLogReport;
-use crate::store::journaled::{ForcedRecord, JournaledStore};
-use crate::store::{DocWrite, Window, keys};
+use crate::store::journaled::{ForcedRecord, JournaledStore, has_again};
+use crate::store::{DocWrite, Store, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
+use futures::{StreamExt, stream};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 /// Time between two checks of the store's generation.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Lost changes that an audit looks for in the store at most, the newest finds first.
+const LOOKED_FOR: usize = 10_000;
+
+/// Changes that are looked for concurrently.
+const AT_ONCE: usize = 32;
 
 /// Checks the generation until `stop`; `by` is the name of the process.
 pub async fn watch(venue: Arc<Venue>, by: String, stop: CancellationToken) {
@@ -61,6 +68,7 @@ fn take_forced_losses(venue: &Venue) -> Vec<Loss> {
         kind: "protections".to_owned(),
         what: record.what.to_string(),
         lost: failed.map(|why| format!("it isn't in force: {why}")),
+        change: None,
     };
     forced.into_iter().map(loss).collect()
 }
@@ -108,8 +116,10 @@ async fn check_generation(venue: &Venue, by: &str, untold: &mut Vec<Loss>) -> Re
 pub(super) struct KnownLosses {
     /// Sums by kind, then the changes one by one, the newest find first, as texts.
     pub lines: Vec<String>,
-    /// Number of lost changes of all finds.
+    /// Number of changes of all finds that are missing now.
     pub total: u64,
+    /// Whether any find has told of a loss, even if the change is there again.
+    pub is_any: bool,
 }
 
 /// Returns the finds of processes and of the journal, the newest first.
@@ -139,11 +149,45 @@ pub(super) async fn without_known(venue: &Venue, mut losses: Vec<Loss>) -> Resul
     Ok(losses)
 }
 
+/// Marks the lost changes that a later find has put back, or that the store has again.
+async fn mark_restored(store: &dyn Store, finds: &mut [Losses]) -> Result<(), StoreError> {
+    let mut restored = HashSet::new();
+    for loss in finds.iter_mut().flat_map(|find| &mut find.lines) {
+        let name = (loss.owner.clone(), loss.what.clone());
+        if loss.lost.is_none() {
+            restored.insert(name);
+        } else if restored.contains(&name) {
+            loss.lost = None;
+        }
+    }
+    let lost = finds.iter_mut().flat_map(|find| &mut find.lines).filter(|loss| loss.lost.is_some());
+    let lost: Vec<&mut Loss> = lost.take(LOOKED_FOR).collect();
+    let looks: Vec<_> = lost.iter().map(|loss| is_restored(store, loss)).collect();
+    let looks: Vec<Result<bool, StoreError>> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+    for (loss, look) in lost.into_iter().zip(looks) {
+        if look? {
+            loss.lost = None;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the store has a lost change again; one of which it has a damaged record stays lost.
+async fn is_restored(store: &dyn Store, loss: &Loss) -> Result<bool, StoreError> {
+    let Some(change) = &loss.change else { return Ok(false) };
+    match has_again(store, &loss.owner, change).await {
+        Err(error) if error.is_transient() => Err(error),
+        look => Ok(look.unwrap_or_default()),
+    }
+}
+
 /// Reads all finds, and names at most `limit` changes.
 pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLosses, AuditError> {
     let settled = read_settlement(venue).await?;
-    let finds = read_finds(venue).await?;
-    let mut known = KnownLosses::default();
+    let mut finds = read_finds(venue).await?;
+    let is_any = finds.iter().flat_map(|find| &find.lines).any(|loss| loss.lost.is_some());
+    mark_restored(&*venue.store, &mut finds).await?;
+    let mut known = KnownLosses { is_any, ..KnownLosses::default() };
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let (mut seen, mut named) = (HashSet::new(), Vec::new());
     for find in &finds {

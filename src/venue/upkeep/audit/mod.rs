@@ -94,7 +94,7 @@ pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
     }
     let set_backs = set_backs(venue).await?;
     let losses = losses::read_losses(venue, LOST_LINES).await?;
-    let is_suspect = !set_backs.is_empty() || losses.total > 0;
+    let is_suspect = !set_backs.is_empty() || losses.is_any;
     for (line, owner) in unknown_jobs::find_unknown(venue, is_suspect).await? {
         tracing::debug!(%owner, line, "unknown job");
         books.unknown += 1;

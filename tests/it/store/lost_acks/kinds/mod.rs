@@ -227,7 +227,7 @@ async fn make_changes(scene: &mut Scene) {
 fn log_and_command_agree(scene: &Scene, lines: &[String]) {
     let told = scene.fleet.run(&["audit", "--after-loss"]);
     let what = |line: &String| line.split_once(" (found at ").map_or_else(String::new, |(what, _)| what.to_owned());
-    assert!(lines.iter().all(|line| told.err.contains(&what(line))), "{told:?}\n{lines:#?}");
+    assert!(lines.iter().all(|line| told.out.contains(&what(line))), "{told:?}\n{lines:#?}");
     assert!(lines[0].contains(" lost in all: "), "{lines:#?}");
     let (worker, serve) = scene.processes.as_ref().unwrap();
     let log = worker.log() + &serve.log();
