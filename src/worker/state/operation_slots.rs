@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Operations remembered while all slots are taken; the sweep finds the others.
+/// Operations remembered while all slots are taken; the sweep finds the others. None has all of them: one of a tenant or
+/// user with fewer takes the place of one of those with the most.
 const WAITING_MAX: usize = 1_000;
 
 /// Slots for operations. No tenant may take all of them, and some are reserved for tenants that hold none; users of one
@@ -28,13 +29,58 @@ struct OperationCounts {
     /// Operations that run or wait here.
     known: HashSet<JobId>,
     waiting: VecDeque<(Owner, JobId)>,
+    /// Numbers of operations in `waiting`.
+    waiting_owners: HashMap<Owner, usize>,
     holds: HoldTable<JobId>,
 }
 
 impl OperationCounts {
     fn new(clock: Clock) -> Self {
-        let (tenants, owners) = (HashMap::new(), HashMap::new());
-        Self { tenants, owners, known: HashSet::new(), waiting: VecDeque::new(), holds: HoldTable::new(clock) }
+        Self {
+            tenants: HashMap::new(),
+            owners: HashMap::new(),
+            known: HashSet::new(),
+            waiting: VecDeque::new(),
+            waiting_owners: HashMap::new(),
+            holds: HoldTable::new(clock),
+        }
+    }
+
+    /// Remembers an operation that waits, if there is room for it.
+    fn enqueue(&mut self, owner: &Owner, job: &JobId) {
+        if self.waiting.len() >= WAITING_MAX {
+            let Some(place) = self.place_to_free(owner) else { return };
+            if let Some((_, forgotten)) = self.remove_waiting(place) {
+                self.known.remove(&forgotten);
+            }
+        }
+        self.known.insert(job.clone());
+        self.waiting.push_back((owner.clone(), job.clone()));
+        *self.waiting_owners.entry(owner.clone()).or_default() += 1;
+    }
+
+    fn remove_waiting(&mut self, place: usize) -> Option<(Owner, JobId)> {
+        let (owner, job) = self.waiting.remove(place)?;
+        subtract_count(&mut self.waiting_owners, &owner, 1);
+        Some((owner, job))
+    }
+
+    /// Returns the place of the newest operation of the tenant that has the most, and of its users the one with the most;
+    /// `None` if `owner`, or its tenant, doesn't have fewer.
+    fn place_to_free(&self, owner: &Owner) -> Option<usize> {
+        let mut tenants: HashMap<&OwnerPart, usize> = HashMap::new();
+        for (waiting, count) in &self.waiting_owners {
+            *tenants.entry(waiting.tenant()).or_default() += count;
+        }
+        let tenant_count = |owner: &Owner| tenants.get(owner.tenant()).copied().unwrap_or_default();
+        let (most, user_count) =
+            self.waiting_owners.iter().max_by_key(|(waiting, count)| (tenant_count(waiting), **count))?;
+        let has_fewer = if most.tenant() == owner.tenant() {
+            self.waiting_owners.get(owner).copied().unwrap_or_default() + 1 < *user_count
+        } else {
+            tenant_count(owner) + 1 < tenant_count(most)
+        };
+        has_fewer.then(|| self.waiting.iter().rposition(|(waiting, _)| waiting == most)).flatten()
     }
 
     fn count_taken(&self, owner: &Owner, long: &LongHoldCounts) -> TakenPlaces {
@@ -80,10 +126,7 @@ impl OperationSlots {
             taken.add(owner, job);
             return true;
         }
-        if taken.waiting.len() < WAITING_MAX {
-            taken.known.insert(job.clone());
-            taken.waiting.push_back((owner.clone(), job.clone()));
-        }
+        taken.enqueue(owner, job);
         false
     }
 
@@ -108,7 +151,7 @@ impl OperationSlots {
             ((now.tenant, now.user), self.has_room(now, owner))
         });
         let next = first_with_fewest(waiting)?;
-        let (owner, job) = taken.waiting.remove(next)?;
+        let (owner, job) = taken.remove_waiting(next)?;
         taken.add(&owner, &job);
         Some((owner, job))
     }
@@ -162,6 +205,7 @@ mod tests {
         }
         let taken = places.taken.lock();
         assert!(taken.owners.is_empty() && taken.known.is_empty() && taken.waiting.is_empty());
+        assert!(taken.waiting_owners.is_empty());
     }
 
     #[test]
@@ -178,6 +222,23 @@ mod tests {
             assert_eq!(places.release(owner, &job(n)), None);
         }
         assert_eq!(places.release(&a, &job(1)), Some((a.clone(), job(2))));
+    }
+
+    #[test]
+    fn operations_of_one_owner_do_not_fill_the_list_of_those_that_wait() {
+        let numbered = |n: usize| JobId::new(&format!("{n:032x}")).unwrap();
+        for (spread, loud, quiet) in [(OwnerSpread::Users, "t/a", "t/b"), (OwnerSpread::Tenants, "t/a", "u/b")] {
+            let [loud, quiet] = [loud, quiet].map(|name| name.parse::<Owner>().unwrap());
+            let places = places(1, 75, spread);
+            (0..=WAITING_MAX).for_each(|n| assert_eq!(places.try_take(&loud, &numbered(n)), n == 0));
+            assert!(!places.try_take(&quiet, &numbered(5_000)) && !places.try_take(&loud, &numbered(5_001)));
+            let taken = places.taken.lock();
+            assert_eq!(taken.waiting.back(), Some(&(quiet.clone(), numbered(5_000))));
+            assert!(!taken.known.contains(&numbered(WAITING_MAX)), "the newest, which the sweep finds");
+            assert!(!taken.known.contains(&numbered(5_001)), "its owner has the most");
+            assert_eq!((taken.waiting.len(), taken.waiting_owners[&quiet]), (WAITING_MAX, 1));
+            assert_eq!(taken.waiting_owners[&loud], WAITING_MAX - 1);
+        }
     }
 
     #[test]
