@@ -1,11 +1,11 @@
 //! `trellis dead list|show|redrive`: tasks that killed too many workers.
 
-use super::CliContext;
 use super::bulk::{BulkAction, BulkArgs};
 use super::client::{Client, ServerArgs, read_view};
 use super::escape::cell;
 use super::exit::{Exit, Failure};
 use super::output::{note, pretty};
+use super::{CliContext, input};
 use crate::domain::ids::JobId;
 use crate::view::dead::{DeadLetterPage, DeadLetterView, RedriveView};
 use crate::view::request::IdRequest;
@@ -23,7 +23,7 @@ pub(crate) enum DeadCommand {
         #[arg(long, value_name = "N", default_value_t = 0)]
         offset: usize,
         /// Dead letters to show
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = input::list_limit())]
         limit: usize,
         /// Which server, and for whom
         #[command(flatten)]

@@ -3,6 +3,7 @@
 use super::client::{Client, read_view};
 use super::exit::Failure;
 use super::output::remark;
+use crate::domain::decode::{self, DataError};
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
@@ -167,11 +168,11 @@ pub(crate) fn append_next(text: String, shown: usize, next: Option<&str>) -> Str
 }
 
 /// Reason why the value of a filter is refused; the error of the argument parser shows the value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum FilterValueError {
     /// No error has such a code.
-    #[error("expected a code such as DEAD or LIMIT_REACHED")]
-    Code,
+    #[error(transparent)]
+    Code(DataError),
     /// No job has such a status.
     #[error("expected one of {}", JobStatus::ALL.map(JobStatus::as_str).join(", "))]
     Status,
@@ -182,7 +183,7 @@ enum FilterValueError {
 
 fn code(text: &str) -> Result<String, FilterValueError> {
     let code = text.to_ascii_uppercase();
-    ErrorCode::parse(&code).map(|_| code).ok_or(FilterValueError::Code)
+    decode::into_type::<ErrorCode>(code.clone().into()).map(|_| code).map_err(FilterValueError::Code)
 }
 
 fn status(text: &str) -> Result<JobStatus, FilterValueError> {
@@ -211,5 +212,8 @@ mod tests {
         assert!(time("yesterday").unwrap_err().to_string().contains("how long ago"));
         assert_eq!(status("failed"), Ok(JobStatus::Failed));
         assert!(status("done").unwrap_err().to_string().contains("COMPLETE"));
+        assert_eq!(code("limit_reached"), Ok("LIMIT_REACHED".to_owned()));
+        let error = code("MODEL_ERORR").unwrap_err().to_string();
+        assert!(error.contains("`OUTCOME_UNKNOWN`") && error.ends_with("did you mean `MODEL_ERROR`"), "{error}");
     }
 }

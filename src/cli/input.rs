@@ -4,6 +4,7 @@ use super::exit::Failure;
 use crate::config::files::{read_text_file, without_mark};
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::decode::{self, DataError};
+use clap::builder::RangedU64ValueParser;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -20,6 +21,11 @@ pub(crate) fn text(argument: &str) -> Result<String, Failure> {
         Some(path) => file(Path::new(path)),
         None => Ok(argument.to_owned()),
     }
+}
+
+/// Returns the parser of how many entries of a list are shown: one at least.
+pub(crate) fn list_limit() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 /// Reads the text of a file.

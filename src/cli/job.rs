@@ -55,7 +55,7 @@ pub(crate) enum JobCommand {
         #[arg(long, value_name = "N", default_value_t = 0)]
         offset: usize,
         /// Jobs to show
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = input::list_limit())]
         limit: usize,
         /// Which server, and for whom
         #[command(flatten)]

@@ -1,10 +1,10 @@
 //! `trellis resource list|purge`: lists and erases what agents keep in resources.
 
 use super::CliContext;
-use super::client::{Client, ServerArgs};
+use super::client::{Client, ServerArgs, read_view};
 use super::escape::escape_data;
 use super::exit::{Exit, Failure};
-use super::output::remark;
+use super::output::{Format, note, remark};
 use crate::view::resource::{ErasedRecordsView, ResourceListView, ResourcePurgeView};
 use clap::Subcommand;
 use serde::Serialize;
@@ -63,7 +63,12 @@ impl ResourceCommand {
             Self::List { namespace, server } => {
                 let request = ListResourcesRequest { namespace };
                 let kept = Client::new(&server)?.run("v/ops/resource/list", &request, None).await?;
-                context.out.typed_value::<ResourceListView>(kept, format_list)?;
+                let ResourceListView { resources } = read_view(kept.clone())?;
+                if resources.is_empty() && context.out.format == Format::Text {
+                    note("nothing is kept there");
+                } else {
+                    context.out.typed_value::<ResourceListView>(kept, format_list)?;
+                }
             }
             Self::Purge { namespace, recursive, yes, server } => {
                 if !yes {

@@ -4,6 +4,7 @@ use super::client::{Client, ServerArgs, encode, read_view};
 use super::escape::escape_data;
 use super::exit::{Exit, Failure};
 use super::output::{note, note_empty, note_next};
+use super::submit::NO_AGENT;
 use super::{CliContext, abilities, input};
 use crate::domain::ids::{AgentId, EventId, SessionId};
 use crate::domain::priority::Priority;
@@ -212,7 +213,8 @@ impl SetTimerArgs {
             context: input::grants(&self.grants),
         };
         let key = self.id.unwrap_or_else(ingress::fresh_id);
-        let answer = Client::new(&self.server)?.run("v/ops/agent/trigger", &request, Some(&key)).await?;
+        let answer = Client::new(&self.server)?.run("v/ops/agent/trigger", &request, Some(&key)).await;
+        let answer = answer.map_err(|e| e.with_advice_on("no agent `", NO_AGENT))?;
         let TimerSetView { timer, next, .. } = read_view(answer.clone())?;
         context.out.value(&answer, || timer.to_string())?;
         note(&format!(

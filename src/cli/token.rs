@@ -221,6 +221,9 @@ impl Issue {
             email: self.email,
             prf: None,
         };
+        if let Err(error) = TokenSubject::parse(&claims.sub) {
+            note(&format!("no venue takes this token, for its `sub`: {error}"));
+        }
         if let Some(proof) = proof {
             let void = |error| Failure::usage(format!("no venue would take this token with its `--proof`: {error}"));
             let parsed = Claims::parse(view::to_json(&claims).to_string().as_bytes()).map_err(void)?;

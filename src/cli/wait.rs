@@ -33,6 +33,8 @@ pub(crate) struct AwaitedJob {
     json: Value,
     /// Id of the job, or of a submission that became none.
     id: String,
+    /// What the id names: `job` or `submission`.
+    kind: &'static str,
     status: JobStatus,
     result: ReportedResult,
     /// Reason why it waits.
@@ -59,6 +61,7 @@ impl AwaitedJob {
         let record: JobView = read_view(json.clone())?;
         Ok(Self {
             json,
+            kind: "job",
             id: record.id.to_string(),
             status: record.status,
             result: ReportedResult {
@@ -78,6 +81,7 @@ impl AwaitedJob {
         let Completion { id, job, output_omitted, result, .. } = read_view(json.clone())?;
         Ok(Self {
             json,
+            kind: if job.is_some() { "job" } else { "submission" },
             id: job.map_or_else(|| id.as_str().to_owned(), |job| job.to_string()),
             status: result.status,
             result: ReportedResult {
@@ -114,7 +118,7 @@ impl AwaitedJob {
         if self.status.is_terminal() {
             let is_conflict = result.error_code.as_deref().and_then(ErrorCode::parse) == Some(ErrorCode::Conflict);
             let exit = if is_conflict { Exit::Conflict } else { Exit::JobFailed };
-            return Err(Failure::new(exit, format!("job `{id}` {}", self.describe_failure())));
+            return Err(Failure::new(exit, format!("{} `{id}` {}", self.kind, self.describe_failure())));
         }
         if out.format == Format::Text {
             write_line(id)?;
@@ -130,6 +134,10 @@ impl AwaitedJob {
         let result = &self.result;
         let code = result.error_code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
         let error = result.error.as_deref().filter(|error| !error.is_empty());
+        // The text of some errors begins with their code.
+        let named = result.error_code.as_deref();
+        let error =
+            error.map(|error| named.and_then(|code| error.strip_prefix(code)?.strip_prefix(": ")).unwrap_or(error));
         let error = error.map(|error| format!(": {}", escape::cell(error))).unwrap_or_default();
         let advice = self.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
         let again = self.redriven_as.as_ref().map(|job| format!("; it was driven again as job `{job}`"));
@@ -207,4 +215,24 @@ pub(crate) fn text(waiting: &WaitView) -> String {
 /// Formats a limit in words.
 pub(crate) fn format_limit(limit: Option<Duration>) -> String {
     limit.map_or_else(|| "a while".to_owned(), |limit| humantime::format_duration(limit).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_refused_submission_is_no_job_and_its_code_is_told_once() {
+        let job = "1".repeat(32);
+        for (job, error, expected) in [
+            (None, "CAP_DENIED: no", "submission `e1` REJECTED (CAP_DENIED): no".to_owned()),
+            (None, "no: CAP_DENIED: no", "submission `e1` REJECTED (CAP_DENIED): no: CAP_DENIED: no".to_owned()),
+            (Some(&job), "CAP_DENIED", format!("job `{job}` REJECTED (CAP_DENIED): CAP_DENIED")),
+        ] {
+            let completion = json!({"id": "e1", "job": job, "agent": "a", "status": "REJECTED", "errorCode": "CAP_DENIED", "error": error});
+            let awaited = AwaitedJob::from_completion(completion).unwrap();
+            assert_eq!(format!("{} `{}` {}", awaited.kind, awaited.id, awaited.describe_failure()), expected);
+        }
+    }
 }

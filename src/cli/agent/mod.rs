@@ -210,8 +210,7 @@ impl Agent {
             }
             Self::Delete { id, remove, yes, server } => {
                 if !yes {
-                    let end = if remove { "deleted with its sessions and documents" } else { "ended for good" };
-                    confirm(&format!("agent `{id}` would be {end}, and its unfinished tasks cancelled"))?;
+                    confirm_deletion(&Client::new(&server)?, &id, remove).await?;
                 }
                 let request = DeleteAgentRequest { agent_id: &id, remove };
                 let answer = run(&Client::new(&server)?, "delete", &request).await?;
@@ -223,6 +222,18 @@ impl Agent {
             }
         }
     }
+}
+
+/// Asks whether to delete an agent. Nothing is asked about one that doesn't exist, as far as the caller may know that.
+async fn confirm_deletion(client: &Client, id: &AgentId, remove: bool) -> Result<(), Failure> {
+    match client.get(&format!("agents/{}", encode(id.as_str())), &[]).await {
+        Err(failure) if failure.exit == Exit::NotFound => {
+            return Err(failure.with_advice_on("no agent `", NO_AGENT));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let end = if remove { "deleted with its sessions and documents" } else { "ended for good" };
+    confirm(&format!("agent `{id}` would be {end}, and its unfinished tasks cancelled"))
 }
 
 async fn list(client: &Client, out: CommandOutput, after: Option<AgentId>) -> Result<Exit, Failure> {

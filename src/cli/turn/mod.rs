@@ -4,13 +4,13 @@ mod diff;
 mod replay;
 mod table;
 
-use super::CliContext;
 use super::client::{Client, ServerArgs, encode, read_view};
 use super::escape::escape_data;
 use super::exit::{Exit, Failure};
 use super::filter::{Filter, FilteredPageEnd, append_next, read_filtered};
 use super::output::CommandOutput;
 use super::submit::NO_AGENT;
+use super::{CliContext, input};
 use crate::domain::ids::{AgentId, IdError};
 use crate::view::ledger::{TurnListPage, TurnRowView, TurnView};
 use clap::Subcommand;
@@ -41,7 +41,7 @@ pub(crate) enum TurnCommand {
         #[command(flatten)]
         filter: Filter,
         /// Turns to show
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = input::list_limit())]
         limit: usize,
         /// Which server, and for whom
         #[command(flatten)]

@@ -73,7 +73,12 @@ pub fn unknown_ability(place: &str, held: &str) -> Option<String> {
     }
     let groups = ABILITIES.iter().filter_map(|ability| Some(ability.split_once('/')?.0));
     let names: Vec<&str> = ABILITIES.iter().copied().chain(groups).collect();
-    Some(format!("`{place}.can`: nothing needs `{}`{}", quote_foreign(held), did_you_mean(held, &names)))
+    let hint = match held {
+        // The name in Covia.
+        "asset/read" => ", assets are read with `crud/read` on `a/`".to_owned(),
+        held => did_you_mean(held, &names),
+    };
+    Some(format!("`{place}.can`: nothing needs `{}`{hint}", quote_foreign(held)))
 }
 
 #[cfg(test)]
@@ -88,6 +93,7 @@ mod tests {
             ("crud/raed", Some("`caps[0].can`: nothing needs `crud/raed`, did you mean `crud/read`")),
             ("crd", Some("`caps[0].can`: nothing needs `crd`, did you mean `crud`")),
             ("elvis", Some("`caps[0].can`: nothing needs `elvis`")),
+            ("asset/read", Some("`caps[0].can`: nothing needs `asset/read`, assets are read with `crud/read` on `a/`")),
         ] {
             assert_eq!(unknown_ability("caps[0]", held).as_deref(), expected, "{held}");
         }

@@ -171,6 +171,7 @@ fn an_empty_list_without_a_head_prints_nothing() {
     for (args, note) in [
         (&["approvals"][..], "nothing waits for a person"),
         (&["job", "list", "--outcome", "unknown"], "no call has an unknown outcome"),
+        (&["resource", "list"], "nothing is kept there"),
     ] {
         let done = up.run(args).expect(0, note);
         assert_eq!(done.out, "", "{args:?}");
@@ -193,6 +194,12 @@ fn wrong_arguments_are_told_in_the_words_of_the_command() {
         (&["context", "a", "--context-id", "shared"], 2, "--task <INPUT>"),
         (&["agent", "delete", "a"], 2, "agent `a` would be ended for good"),
         (&["agent", "delete", "a"], 2, "nobody is there to ask: `--yes` does it"),
+        (&["agent", "delete", "nope"], 5, "no agent `nope`; `trellis agent list` shows which there are"),
+        (&["timer", "set", "nope", "x", "--after", "1h"], 5, "no agent `nope`; `trellis agent list` shows which"),
+        (&["job", "list", "--limit", "0"], 2, "--limit"),
+        (&["turn", "list", "a", "--limit", "0"], 2, "--limit"),
+        (&["dead", "list", "--limit", "0"], 2, "--limit"),
+        (&["dead", "redrive", "--code", "MODEL_ERORR"], 2, "did you mean `MODEL_ERROR`"),
     ] {
         let done = up.run(args).expect(code, err);
         assert!(!done.err.contains("v/ops/"), "{}", done.err);
