@@ -18,6 +18,8 @@ pub(super) async fn serve(config: &Config, app: &App, role: Role, shutdown: &Shu
     tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
     let options = HttpOptions {
         needs_worker: role == Role::Serve,
+        public: config.http.public.clone(),
+        authorization_servers: config.auth.authorization_servers.clone(),
         ..http_options(&config.http, url, Arc::clone(&app.auth), shutdown)
     };
     let (venue, shutdown, linger) = (Arc::clone(&app.venue), shutdown.clone(), config.http.linger);

@@ -7,7 +7,7 @@ use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, Owner};
 use crate::http::VERSION_HEADER;
 use crate::view::audit::ReadinessView;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -110,7 +110,11 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.http.request(method, format!("{}/api/v1/{path}", self.base));
+        self.request_to(method, &format!("/api/v1/{path}"))
+    }
+
+    fn request_to(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.base));
         let request = match &self.owner {
             Some(owner) => request.header(OWNER, owner.clone()),
             None => request,
@@ -119,6 +123,13 @@ impl Client {
             Some(token) => request.header(AUTHORIZATION, token.clone()),
             None => request,
         }
+    }
+
+    /// Sends a message of the Model Context Protocol. Its answer may be a stream, which has no time limit.
+    pub async fn send_mcp(&self, body: Vec<u8>, headers: HeaderMap) -> Result<Response, Failure> {
+        let request = self.request_to(Method::POST, "/mcp").headers(headers).body(body);
+        let response = request.send().await.map_err(|e| self.unreachable(&e))?;
+        self.check_venue(response).await
     }
 
     /// Checks that the server answers and can take work, and returns its answer.

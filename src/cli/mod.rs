@@ -26,6 +26,8 @@ mod global;
 mod input;
 mod job;
 mod lattice;
+mod mcp;
+mod mcp_message;
 mod message;
 mod mock_llm;
 mod model;
@@ -225,6 +227,11 @@ pub(crate) enum Command {
     ///
     /// It speaks the protocols of the common providers, so that any client can be tried without a key or a network.
     MockLlm(mock_llm::MockLlm),
+    /// Be an MCP server on stdin and stdout, for clients that start a program
+    ///
+    /// Each line of stdin is a message, which goes to `/mcp` of the venue; each line of stdout is one that came back. The
+    /// command ends with stdin.
+    Mcp(mcp::McpArgs),
     /// Print the completions of a shell
     Completions(completions::Completions),
 }
@@ -327,6 +334,7 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
         Command::Config(command) => command.run(context),
         Command::Model(command) => command.run(context).await,
         Command::MockLlm(command) => command.run(context).await,
+        Command::Mcp(command) => command.run().await,
         Command::Completions(command) => command.run(),
     }
 }

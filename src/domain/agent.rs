@@ -3,6 +3,7 @@
 pub mod budget;
 mod check;
 pub mod entry;
+pub mod published;
 pub mod merge;
 pub mod addresses;
 pub mod schema;
@@ -12,6 +13,7 @@ pub mod tool;
 
 use crate::agent::budget::ContextBudget;
 use crate::agent::entry::ContextEntry;
+use crate::agent::published::PublishedSettings;
 pub use crate::agent::tool::{NamedTool, ToolEntry};
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::{Actor, Policy, Revocation};
@@ -186,6 +188,9 @@ pub struct AgentConfig {
     /// Style of the prompts; [`AgentConfig::prompt_style`] decides when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptStyle>,
+    /// How other programs see the agent, which call it by the Model Context Protocol; absent = not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<PublishedSettings>,
 }
 
 /// Names under which the default tools are offered.
@@ -330,7 +335,7 @@ const fn default_turns() -> u32 {
 }
 
 /// Keys that an agent file may have.
-const KEYS: [&str; 27] = [
+const KEYS: [&str; 28] = [
     "description",
     "systemPrompt",
     "model",
@@ -358,6 +363,7 @@ const KEYS: [&str; 27] = [
     "entityIdsKey",
     "strictPlaceholders",
     "prompt",
+    "published",
 ];
 
 /// Keys of the specification that this version doesn't act on. They are refused rather than ignored, because an ignored
@@ -390,6 +396,7 @@ impl AgentConfig {
             return Err(DataError::root(Code::Missing, why));
         }
         config_forms::normalise(&mut map, &KEYS).map_err(|error| error.to_string())?;
+        published::expand_flag(&mut map);
         let mut config: Self = decode::typed_with_hint(&Value::Object(map))?;
         config.check()?;
         if config.model.provider == "scripted" && config.model.name.is_empty() {
@@ -470,6 +477,7 @@ impl AgentRecord {
             entity_ids_required: false,
             strict_placeholders: false,
             prompt: None,
+            published: None,
             ..self.config.clone()
         };
         Self { config, state: AgentState::default(), ..self.clone() }

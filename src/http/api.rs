@@ -3,6 +3,7 @@
 use super::connection_limits::ConnectionLimits;
 use super::lane::RequestLanes;
 use super::load::MemoryLimiter;
+use super::mcp_extension::McpExtension;
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
@@ -43,6 +44,12 @@ pub struct HttpOptions {
     pub shutdown_begun: CancellationToken,
     /// The process runs no turns: it is ready only while a worker is alive elsewhere.
     pub needs_worker: bool,
+    /// Address under which clients know the API, if it is another one than `url`: `http.public`.
+    pub public: Option<String>,
+    /// Servers that issue tokens for the API, as its metadata names them.
+    pub authorization_servers: Vec<String>,
+    /// Tools and resources of `/mcp` besides the venue's.
+    pub mcp_extension: Option<Arc<dyn McpExtension>>,
 }
 
 impl HttpOptions {
@@ -63,6 +70,9 @@ impl HttpOptions {
             heartbeat: Duration::from_secs(15),
             shutdown_begun: CancellationToken::new(),
             needs_worker: false,
+            public: None,
+            authorization_servers: Vec::new(),
+            mcp_extension: None,
         }
     }
 }

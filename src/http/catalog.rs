@@ -7,7 +7,9 @@ use crate::venue::operation::dispatch::find_operation;
 use crate::venue::operation::{CatalogView, Effect, RegisteredOperation};
 use crate::venue::tree::virtuals::describe;
 use crate::view::catalog::{OperationNodeView, OperationView};
-use crate::view::identity::{AccessView, DidView, VenueStatsView, VenueStatusView};
+use crate::view::identity::{
+    AccessView, DidView, VenueCardCapabilities, VenueCardView, VenueStatsView, VenueStatusView,
+};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -51,6 +53,22 @@ pub(crate) fn did(url: &str) -> String {
 pub(super) async fn did_document(State(api): State<Api>) -> Response {
     let document = DidView { context: "https://www.w3.org/ns/did/v1".to_owned(), id: api.did() };
     axum::Json(document).into_response()
+}
+
+/// `GET /.well-known/agent-card.json`: returns the name of the venue in the form that Covia's clients read.
+pub(super) async fn venue_card(State(api): State<Api>) -> Response {
+    let media = ["text/plain", "application/json"];
+    let card = VenueCardView {
+        name: api.venue.name.clone(),
+        description: "A venue that runs persistent AI agents.",
+        version: env!("CARGO_PKG_VERSION"),
+        capabilities: VenueCardCapabilities::default(),
+        default_input_modes: media,
+        default_output_modes: media,
+        skills: [],
+        supported_interfaces: [],
+    };
+    axum::Json(card).into_response()
 }
 
 fn info(path: &str, found: &RegisteredOperation) -> OperationView {

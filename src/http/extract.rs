@@ -13,10 +13,12 @@ use crate::domain::nearest::did_you_mean;
 use crate::domain::schema::integer_from_float;
 use crate::domain::time::Millis;
 use crate::domain::visible::quote_foreign;
+use crate::store::StoreError;
 use crate::venue::auth::Auth;
 use crate::venue::auth::caller::AuthenticatedCaller;
 use crate::venue::is_reserved;
 use crate::venue::operation::{Caller, CatalogView};
+use crate::venue::policy::{self, RevocationCheckError};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
@@ -90,10 +92,33 @@ impl RequestCaller {
     }
 }
 
+/// The caller of an open stream, verified again.
+pub(super) enum StreamCaller {
+    /// Callers have no tokens that could end.
+    WithoutToken,
+    /// The token counts, with what it permits now.
+    Verified(Box<Caller>),
+    /// The token has ended or was revoked.
+    Refused,
+}
+
 impl Api {
     /// Verifies the sender of a request.
     pub(super) fn identify(&self, headers: &HeaderMap) -> Result<AuthenticatedCaller, Problem> {
         identify_caller(&self.options.auth, self.venue.now(), headers)
+    }
+
+    /// Verifies the caller of an open stream by the headers of its request.
+    pub(super) async fn verify_again(&self, headers: &HeaderMap) -> Result<StreamCaller, StoreError> {
+        let Ok(known) = self.identify(headers) else { return Ok(StreamCaller::Refused) };
+        if known.token_owner.is_none() {
+            return Ok(StreamCaller::WithoutToken);
+        }
+        match policy::apply_revocations(&*self.venue.store, known).await {
+            Ok(known) => Ok(StreamCaller::Verified(Box::new(known.caller))),
+            Err(RevocationCheckError::Token(_)) => Ok(StreamCaller::Refused),
+            Err(RevocationCheckError::Store(error)) => Err(error),
+        }
     }
 }
 

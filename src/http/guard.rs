@@ -7,6 +7,7 @@ use super::connection_limits::{Requester, ShareExceeded};
 use super::health;
 use super::holding_body::HoldingBody;
 use super::load::{MemoryCost, Payer};
+use super::origin::check_origin;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::route::{AccessTarget, BodyRule, RouteAccess};
 use super::routes::{self, methods};
@@ -19,18 +20,13 @@ use crate::venue::policy;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::FutureExt;
-use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-
-/// Header with the site of a browser's request; see Fetch Metadata Request Headers.
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The middleware of all routes.
 pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
@@ -208,9 +204,11 @@ async fn authorise_request(api: &Api, mut parts: Parts, access: RouteAccess) -> 
 /// Gives the framework's own errors (wrong method, bad path escape, …) the form of all others.
 fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>) -> Response {
     let status = response.status();
-    let is_problem =
-        response.headers().get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes() == PROBLEM_JSON.as_bytes());
-    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+    // Errors of JSON-RPC have a form of their own.
+    let forms = [PROBLEM_JSON, "application/json"];
+    let media = response.headers().get(header::CONTENT_TYPE);
+    let has_form = media.is_some_and(|media| forms.iter().any(|form| media.as_bytes() == form.as_bytes()));
+    if has_form || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let detail = if status == StatusCode::METHOD_NOT_ALLOWED {
@@ -219,116 +217,4 @@ fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>)
         format!("`{method} {path}`: {}", status.canonical_reason().unwrap_or("refused").to_lowercase())
     };
     Problem::new(status, detail).into_response()
-}
-
-/// Checks the origin of a request. Without authentication everybody who can reach the API may use it, so a web page
-/// must not: its requests have its own origin, or (after DNS rebinding) its own host name.
-fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<(), Problem> {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let host = hosts.next().and_then(|value| value.to_str().ok());
-    let (Some(host), None) = (host, hosts.next()) else {
-        return Err(Problem::forbidden("expected one `Host` header"));
-    };
-    for host in authority.map(Authority::as_str).into_iter().chain([host]) {
-        if !is_loopback(host) {
-            return Err(Problem::forbidden(format!(
-                "host `{host}` is not allowed: without authentication only a loopback name or address is"
-            )));
-        }
-    }
-    // Some requests of forms and links have no `Origin`; newer browsers send their site instead.
-    if headers.get_all(SEC_FETCH_SITE).iter().any(|site| site.as_bytes() == b"cross-site")
-        && headers.get(header::ORIGIN).is_none()
-    {
-        return Err(Problem::forbidden(
-            "a request that a page of another site makes (`Sec-Fetch-Site: cross-site`) is not allowed without authentication",
-        ));
-    }
-    for origin in headers.get_all(header::ORIGIN) {
-        let origin = origin.to_str().unwrap_or("?");
-        let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-        if !place.is_some_and(is_loopback) {
-            return Err(Problem::forbidden(format!(
-                "origin `{origin}` is not allowed: without authentication only pages of a loopback address are"
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a host is `localhost`, `127.…` or `[::1]`, with any port.
-fn is_loopback(authority: &str) -> bool {
-    let Ok(authority) = authority.parse::<Authority>() else { return false };
-    let host = authority.host();
-    if authority.as_str().contains('@') {
-        return false;
-    }
-    if host.trim_end_matches('.').eq_ignore_ascii_case("localhost") {
-        return true;
-    }
-    // `[::1].evil` has the host `[::1]` and a rest that is no port.
-    let rest = authority.as_str().strip_prefix(host);
-    if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')) {
-        return false;
-    }
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    address.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_loopback_names_and_addresses_pass() {
-        for (authority, expected) in [
-            ("localhost", true),
-            ("[::1].evil", false),
-            ("[::1]evil:80", false),
-            ("LOCALHOST:8420", true),
-            ("localhost.:8420", true),
-            ("127.0.0.1:8420", true),
-            ("127.9.9.9", true),
-            ("[::1]:8420", true),
-            ("[::ffff:127.0.0.1]", true),
-            ("evil.example", false),
-            ("127.0.0.1.evil.example:8420", false),
-            ("localhost.evil.example", false),
-            ("evil.example@127.0.0.1", false),
-            ("10.0.0.1:8420", false),
-            ("0.0.0.0:8420", false),
-            ("[::]:8420", false),
-            ("", false),
-        ] {
-            assert_eq!(is_loopback(authority), expected, "{authority:?}");
-        }
-    }
-
-    fn headers(entries: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut map = HeaderMap::new();
-        for (name, value) in entries {
-            map.append(*name, value.parse().unwrap());
-        }
-        map
-    }
-
-    #[test]
-    fn a_page_of_another_origin_is_refused_with_the_reason() {
-        let check = |entries: &[_]| check_origin(None, &headers(entries)).map_err(|p| p.detail);
-        assert_eq!(check(&[("host", "127.0.0.1:1")]), Ok(()));
-        assert_eq!(check(&[("host", "127.0.0.1:1"), ("origin", "http://localhost:3000")]), Ok(()));
-        for (entries, part) in [
-            (vec![], "expected one `Host`"),
-            (vec![("host", "localhost"), ("host", "localhost")], "expected one `Host`"),
-            (vec![("host", "rebound.example:8420")], "host `rebound.example:8420`"),
-            (vec![("host", "localhost"), ("origin", "https://evil.example")], "origin `https://evil.example`"),
-            (vec![("host", "localhost"), ("origin", "null")], "origin `null`"),
-            (vec![("host", "localhost"), ("sec-fetch-site", "cross-site")], "`Sec-Fetch-Site: cross-site`"),
-        ] {
-            let error = check(&entries).unwrap_err();
-            assert!(error.contains(part), "{error}");
-        }
-        let absolute: Authority = "evil.example".parse().unwrap();
-        assert!(check_origin(Some(&absolute), &headers(&[("host", "localhost")])).is_err());
-    }
 }

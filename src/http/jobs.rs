@@ -76,6 +76,12 @@ pub(super) fn unknown_job(id: &JobId) -> Problem {
     Problem::not_found(format!("no job `{id}`"))
 }
 
+/// Makes the error of a job that has ended before it was cancelled.
+pub(super) fn ended_before_cancellation(job: &Job) -> Problem {
+    let (id, status) = (&job.head.id, job.status.as_str());
+    Problem::conflict(format!("job `{id}` is {status} and can't be cancelled any more"))
+}
+
 /// Returns how much of a job the caller may see. Whether a job exists is not told to a caller who may see nothing of
 /// it.
 pub(super) async fn check_sight(api: &Api, who: &RequestCaller, id: &JobId) -> Result<JobVisibility, Problem> {
@@ -242,9 +248,7 @@ pub(super) async fn cancel(
         CancelOutcome::Unknown => Err(unknown_job(&id)),
         CancelOutcome::Done(job) => Ok(record_answer(&who, &job)),
         CancelOutcome::Already(job) if job.status == JobStatus::Cancelled => Ok(record_answer(&who, &job)),
-        CancelOutcome::Already(job) => {
-            Err(Problem::conflict(format!("job `{id}` is {} and can't be cancelled any more", job.status.as_str())))
-        }
+        CancelOutcome::Already(job) => Err(ended_before_cancellation(&job)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The HTTP API: Covia's routes and JSON shapes, submissions, live text of jobs, health.
+//! The HTTP API: Covia's routes and JSON shapes, submissions, live text of jobs, health, and the Model Context Protocol.
 //!
 //! `routes` lists every route with its access rule, its input and its answers: the router, the guard and the API's
 //! description are made from this list. Answers are types of [`crate::view`], and every error is a `problem`.
@@ -19,7 +19,10 @@ mod jobs;
 mod lane;
 mod listen;
 mod load;
+mod mcp;
+mod mcp_extension;
 mod operate;
+mod origin;
 mod problem;
 mod refusals;
 mod route;
@@ -35,5 +38,6 @@ mod turns;
 pub(crate) use api::Api;
 pub use api::HttpOptions;
 pub use connection_limits::ConnectionLimits;
+pub use mcp_extension::{McpExtension, McpExtensionRequest};
 pub(crate) use server::VERSION_HEADER;
 pub use server::{serve, serve_health};

@@ -1,8 +1,8 @@
 //! The router of all routes.
 
 use super::problem::Problem;
-use super::routes::routes;
-use super::{Api, guard};
+use super::routes::served_routes;
+use super::{Api, guard, mcp};
 use crate::domain::nearest::nearest;
 use crate::domain::visible::quote_foreign;
 use axum::Router;
@@ -12,9 +12,10 @@ use axum::response::Response;
 
 /// Makes the router of all routes, behind the guard.
 pub(super) fn router(api: Api) -> Router {
-    let all = routes().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
+    let all = served_routes().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
     all.fallback(unknown_route)
         .layer(from_fn_with_state(api.clone(), guard::guard))
+        .layer(from_fn_with_state(api.clone(), mcp::add_challenge))
         .layer(map_response(forbid_sniffing))
         .with_state(api)
 }
@@ -26,7 +27,7 @@ async fn forbid_sniffing(mut response: Response) -> Response {
 }
 
 async fn unknown_route(method: Method, uri: Uri) -> Problem {
-    let routes = routes();
+    let routes = served_routes();
     let known: Vec<_> = routes.iter().map(|route| route.path).collect();
     let meant = nearest(uri.path(), &known).and_then(|path| routes.iter().find(|route| route.path == path));
     let hint = meant.map(|r| format!(", did you mean `{} {}`", r.method.to_uppercase(), r.path)).unwrap_or_default();

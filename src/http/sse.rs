@@ -4,7 +4,7 @@
 //! goes on after it; without it, it gets all text that still exists. The final record is the last event.
 
 use super::Api;
-use super::extract::RequestCaller;
+use super::extract::{RequestCaller, StreamCaller};
 use super::jobs::{check_sight, job_id};
 use super::problem::Problem;
 use crate::bus::LivePiece;
@@ -14,7 +14,6 @@ use crate::domain::reader::{JobReader, JobVisibility};
 use crate::domain::time::Millis;
 use crate::domain::wait::WaitReason;
 use crate::store::StoreError;
-use crate::venue::policy::{self, RevocationCheckError};
 use crate::venue::{jobs, waits};
 use crate::view::job::{JobView, LiveTextView};
 use crate::view::to_json;
@@ -198,19 +197,14 @@ impl JobStream {
             return true;
         }
         self.next_caller_check = Instant::now() + CALLER_CHECK_PAUSE;
-        let Ok(known) = self.api.identify(&self.headers) else { return false };
-        if known.token_owner.is_none() {
-            return true;
-        }
-        let venue = &self.api.venue;
         let checked = async {
-            let known = match policy::apply_revocations(&*venue.store, known).await {
-                Ok(known) => known,
-                Err(RevocationCheckError::Token(_)) => return Ok(false),
-                Err(RevocationCheckError::Store(error)) => return Err(error),
+            let caller = match self.api.verify_again(&self.headers).await? {
+                StreamCaller::WithoutToken => return Ok(true),
+                StreamCaller::Refused => return Ok(false),
+                StreamCaller::Verified(caller) => caller,
             };
-            let head = jobs::head(venue, &self.owner, &self.job).await?;
-            Ok::<_, StoreError>(head.is_none_or(|head| known.caller.reader().visibility(&head) == self.seen))
+            let head = jobs::head(&self.api.venue, &self.owner, &self.job).await?;
+            Ok::<_, StoreError>(head.is_none_or(|head| caller.reader().visibility(&head) == self.seen))
         };
         // While the store is away nothing new is read either.
         checked.await.unwrap_or(true)

@@ -16,7 +16,8 @@ use crate::venue::ledger::{self, PastTurn};
 use crate::venue::operation::OpError;
 use crate::view::job::IgnoredView;
 use crate::view::ledger::{
-    ContextPreviewView, LedgerView, ModelRequestView, PathUseView, TurnListPage, TurnRecordView, TurnRowView, WhyView,
+    ContextPreviewView, LedgerView, ModelRequestView, PathUseView, TurnListPage, TurnRecordView, TurnRowView, TurnView,
+    WhyView,
 };
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -54,16 +55,25 @@ pub(super) async fn list(
         text: asked.text("q").map(str::to_owned),
     };
     let range = TurnPageRange { after: asked.text("cursor"), limit: parse_limit(&asked)? };
+    Ok(axum::Json(read_turns(&api, &who, &agent, &filter, range).await?).into_response())
+}
+
+async fn read_turns(
+    api: &Api,
+    who: &RequestCaller,
+    agent: &AgentId,
+    filter: &TurnFilter,
+    range: TurnPageRange<'_>,
+) -> Result<TurnListPage, Problem> {
     let reader = who.caller.reading_authority();
-    let found = find(&*api.venue.store, who.owner(), &reader, &agent, &filter, range).await?;
+    let found = find(&*api.venue.store, who.owner(), &reader, agent, filter, range).await?;
     let turns = found.turns.iter().map(|(session, record)| TurnRowView {
         record: TurnRecordView::for_transcript(record),
         name: format!("{agent}/{session}/{}", record.turn),
         session: session.clone(),
     });
-    let (turns, looked_back_to) = (turns.collect(), found.searched_since(&filter));
-    let page = TurnListPage { turns, next: found.next, looked_back_to };
-    Ok(axum::Json(page).into_response())
+    let (turns, looked_back_to) = (turns.collect(), found.searched_since(filter));
+    Ok(TurnListPage { turns, next: found.next, looked_back_to })
 }
 
 async fn load_turn(
@@ -95,14 +105,40 @@ pub(super) async fn get(
     asked: QueryParams,
 ) -> Result<Response, Problem> {
     let prompt = asked.flag("prompt")?;
-    let (session, past) = load_turn(&api, &who, &id, &session, turn).await?;
+    let position = TimelinePosition { agent: &id, session: &session, turn };
+    Ok(axum::Json(read_turn(&api, &who, position, prompt).await?).into_response())
+}
+
+/// Names of a turn, as its reader gives them.
+#[derive(Clone, Copy)]
+pub(super) struct TimelinePosition<'a> {
+    pub(super) agent: &'a str,
+    pub(super) session: &'a str,
+    pub(super) turn: u64,
+}
+
+/// Reads a turn; with `prompt` also the exact model request.
+pub(super) async fn read_turn(
+    api: &Api,
+    who: &RequestCaller,
+    position: TimelinePosition<'_>,
+    prompt: bool,
+) -> Result<TurnView, Problem> {
+    let (session, past) = load_turn(api, who, position.agent, position.session, position.turn).await?;
     let reader = who.caller.reading_authority();
     let mut shown = show::turn_view(&session, &past, prompt.then_some(&*reader));
     let detail = PromptDetail::for_turn(&api.venue, who.owner(), &past).await?;
     if let (Some(ledger), Some(detail)) = (&mut shown.ledger, detail) {
         detail.add_to(ledger);
     }
-    Ok(axum::Json(shown).into_response())
+    Ok(shown)
+}
+
+/// Reads the newest turns of an agent.
+pub(super) async fn read_timeline(api: &Api, who: &RequestCaller, agent: &str) -> Result<TurnListPage, Problem> {
+    let agent = parse_agent(api, who, agent).await?;
+    let range = TurnPageRange { after: None, limit: LIST_LIMITS.0 };
+    read_turns(api, who, &agent, &TurnFilter::default(), range).await
 }
 
 /// Loads what an experiment needs of a turn beside its record.

@@ -16,6 +16,7 @@ pub mod job;
 pub mod job_list;
 pub mod lattice;
 pub mod ledger;
+pub mod mcp;
 pub mod outcome;
 pub mod policy;
 pub mod problem;

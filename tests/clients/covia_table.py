@@ -11,20 +11,18 @@ import inspect
 import covia
 from covia import async_api, did, ucan_tokens
 
-# Refused, for now or for good; the call and its answer are asserted all the same.
-LATER = "refused: belongs to the issue on MCP and A2A"
+# Refused for good; the call and its answer are asserted all the same.
 NEVER = "refused: a secret's value goes to the hosts that it is bound to and nowhere else"
 UCAN = "refused: this venue issues no tokens; a key's own tokens and chains of them are presented as `Authorization`"
 PURE = "in the client alone"
 
 TABLE = {
     "Venue": {
-        "venue": "agent agents did did_document get_adapter_operations get_operation invoke list_operations run"
-        " secrets set_private status ucan url wait_until_ready workspace close",
+        "venue": "agent agent_card agents did did_document get_adapter_operations get_operation invoke list_operations"
+        " mcp_discovery run secrets set_private status ucan url wait_until_ready workspace close",
         "assets": "get_asset get_asset_content list_assets pin_asset put_asset_content register",
         "jobs": "cancel_job delete_job get_job list_jobs pause_job resume_job send_job_message stream_job_events",
         "secrets": "delete_secret list_secrets",
-        LATER: "agent_card mcp_discovery",
     },
     "AgentManager": {
         "agents": "cancel_task chat context create delete fork info list message request resume suspend trigger update",

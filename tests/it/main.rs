@@ -11,6 +11,7 @@ mod cli;
 mod context;
 mod deployment;
 mod jobs;
+mod mcp;
 mod models;
 mod money;
 mod queue;

@@ -4,6 +4,7 @@ use super::tool::{EntryTarget, ToolEntry};
 use super::{AgentConfig, AgentRecord, LoopKind, PromptStyle};
 use crate::agent::budget::ContextBudgetError;
 use crate::agent::entry::{ContextEntriesError, check_entries};
+use crate::agent::published::PublishedError;
 use crate::agent::tool::GOAL_TOOLS;
 use crate::agent::tool::configured_tool_names;
 use crate::authority::capability::CapabilityError;
@@ -85,6 +86,9 @@ enum AgentConfigError {
     /// A schema of an output is illegal.
     #[error(transparent)]
     Outputs(#[from] OutputsError),
+    /// The settings of a published agent are illegal.
+    #[error(transparent)]
+    Published(#[from] PublishedError),
     /// A goal tree has the prompt of a plain loop.
     #[error("`prompt`: expected `full` with `loop = \"goalTree\"`, got `plain`")]
     GoalPrompt,
@@ -182,6 +186,9 @@ impl AgentConfig {
             }
         }
         self.outputs.check()?;
+        if let Some(published) = &self.published {
+            published.check()?;
+        }
         if self.tools.len() > TOOLS {
             return Err(AgentConfigError::Tools { found: self.tools.len() });
         }

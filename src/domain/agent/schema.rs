@@ -167,6 +167,8 @@ mod tests {
             json!({"model": {"provider": "x", "name": "y", "toolChoice": "required", "parallelToolCalls": false, "extra": {"top_k": 3}}}),
             json!({"model": model, "resources": {"memory": {}}, "contextBudget": {"bytes": 10000}}),
             json!({"model": model, "session": {"ttl": "30m"}}),
+            json!({"model": model, "published": true}),
+            json!({"model": model, "published": {"title": "T", "input": {"type": "object"}}}),
         ] {
             AgentConfig::parse(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
             assert!(fits(&value), "{value}: {:?}", find_misfits(&schema(), &value, 5).unwrap());

@@ -1,8 +1,10 @@
-//! The list of all routes; the router, the guard, the description and the tests are made from it.
+//! The list of all routes; the router, the guard, the description and the tests are made from it. Those of other
+//! protocols are served, and not described.
 
 mod agents;
 mod builders;
 mod jobs;
+mod mcp;
 mod things;
 mod venue;
 
@@ -17,9 +19,14 @@ pub(super) fn routes() -> Vec<Route> {
     [venue::routes(), jobs::routes(), agents::routes(), things::routes()].into_iter().flatten().collect()
 }
 
+/// Lists the routes of the API and those of other protocols.
+pub(super) fn served_routes() -> Vec<Route> {
+    [routes(), mcp::routes()].into_iter().flatten().collect()
+}
+
 /// Returns the methods of a path.
 pub(super) fn methods(path: &str) -> Vec<String> {
-    routes().iter().filter(|route| route.path == path).map(|route| route.method.to_uppercase()).collect()
+    served_routes().iter().filter(|route| route.path == path).map(|route| route.method.to_uppercase()).collect()
 }
 
 /// A route without its handler.
@@ -48,7 +55,7 @@ fn find_route(method: &str, path: Option<&str>) -> Option<&'static RouteEntry> {
             let query = query_names(&about).leak();
             RouteEntry { method, path, admits: RouteRules { access, reads, body: body_rule(method, &about), query } }
         };
-        routes().into_iter().map(of).collect()
+        served_routes().into_iter().map(of).collect()
     });
     let method = if method == "HEAD" { "GET" } else { method };
     ROUTE_TABLE.iter().find(|route| Some(route.path) == path && route.method.eq_ignore_ascii_case(method))
@@ -70,6 +77,19 @@ async fn openapi() -> Response {
 mod tests {
     use super::builders::ALL_AGENTS;
     use super::*;
+
+    #[test]
+    fn of_other_protocols_only_what_leads_to_them_is_open() {
+        let open: Vec<_> = mcp::routes().iter().filter(|r| r.access == RouteAccess::Public).map(|r| r.path).collect();
+        let metadata = "/.well-known/oauth-protected-resource";
+        let (mcp, card) = ("/.well-known/mcp", "/.well-known/agent-card.json");
+        assert_eq!(open, [metadata, "/.well-known/oauth-protected-resource/mcp", mcp, card]);
+        let rules = route_rules("POST", Some("/mcp"));
+        assert_eq!((rules.access, rules.body, rules.reads), (RouteAccess::AnyCaller, BodyRule::Required, true));
+        assert_eq!(methods("/mcp"), ["POST"]);
+        let described = document(&routes());
+        assert!(described["paths"].get("/mcp").is_none() && described["paths"].get(metadata).is_none());
+    }
 
     #[test]
     fn only_routes_needed_before_a_token_are_open() {

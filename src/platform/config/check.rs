@@ -125,6 +125,10 @@ fn http(l: &mut ConfigLayers) -> HttpConfig {
     HttpConfig {
         listen: parse(l, "http.listen", "an address such as `127.0.0.1:8420`", |text| text.parse().ok().map(Some))
             .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
+        public: parse(l, "http.public", "`` or a URL such as `https://trellis.example`", |text| match text {
+            "" => Some(None),
+            text => auth::server_url(text).map(Some),
+        }),
         body_limit: number(l, "http.body_limit", 1024..=983_040),
         memory: number(l, "http.memory", (64 << 20)..=(1 << 40)),
         connections: number(l, "http.connections", 1..=100_000),

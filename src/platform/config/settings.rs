@@ -147,6 +147,8 @@ pub enum BusUrl {
 pub struct HttpConfig {
     /// Address to listen at.
     pub listen: SocketAddr,
+    /// Address under which clients know the API, without `/` at its end.
+    pub public: Option<String>,
     /// Longest request body, in bytes.
     pub body_limit: usize,
     /// Memory that requests in work may take together, in bytes.
@@ -241,6 +243,8 @@ pub struct AuthConfig {
     pub did_keys: DidKeys,
     /// Subjects of tokens that are operators.
     pub operators: Vec<TokenSubject>,
+    /// Addresses of the servers that issue tokens, for clients that have none.
+    pub authorization_servers: Vec<String>,
     /// Accepted difference of clocks.
     pub leeway: Duration,
 }

@@ -38,6 +38,7 @@ impl Site {
             did_keys: DidKeys::All,
             operators: vec![TokenSubject::parse("acme/root").unwrap()],
             leeway: Duration::from_secs(10),
+            authorization_servers: Vec::new(),
         };
         change(&mut config);
         let auth = Auth::open(&config, "trellis").unwrap();

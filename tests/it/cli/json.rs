@@ -81,6 +81,7 @@ const WRONG: &[(&str, i32)] = &[
     ("model try nothing/none", 8),
     ("model providers --no-such", 2),
     ("mock-llm none.toml", 2),
+    ("mcp --no-such", 2),
     ("completions elvis", 2),
     ("demo --no-such", 2),
     ("up --set worker.slotz=3", 2),

@@ -97,6 +97,8 @@ const CALLS: &[(&str, i32)] = &[
     ("config show", 0),
     ("config check", 0),
     ("completions bash", 0),
+    // Its stdin is empty.
+    ("mcp", 0),
     ("agent delete a --yes", 0),
 ];
 

@@ -27,8 +27,23 @@ pub(super) fn read(l: &mut ConfigLayers) -> AuthConfig {
         operators: parse(l, "auth.operators", "`tenant/user` or `did:key:z6Mk…` with commas between", |text| {
             list(text, |name| TokenSubject::parse(name).ok())
         }),
+        authorization_servers: parse(
+            l,
+            "auth.authorization_servers",
+            "URLs with commas between such as `https://login.example`",
+            |text| list(text, server_url),
+        ),
         leeway: duration(l, "auth.leeway", Duration::ZERO..=LONGEST_LEEWAY),
     }
+}
+
+/// Reads the URL of a server: a scheme, a host, perhaps a path, without `/` at its end, credentials, query and fragment.
+pub(super) fn server_url(text: &str) -> Option<String> {
+    let text = text.trim_end_matches('/');
+    let is_plain =
+        text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'@' | b'?' | b'#' | b'"' | b'\\'));
+    let place = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
+    (is_plain && !place.is_empty() && !place.starts_with('/')).then(|| text.to_owned())
 }
 
 /// Parses a list separated by commas; `None` if an element is illegal.
@@ -59,4 +74,29 @@ pub(super) fn check_combinations(config: &Config, clash: &mut impl FnMut([&str; 
             config.http.listen
         ),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_urls_without_credentials_and_query() {
+        let own = |text: &str| Some(text.to_owned());
+        for (text, expected) in [
+            ("https://t.example/", own("https://t.example")),
+            ("http://t.example:80/a/", own("http://t.example:80/a")),
+            ("t.example", None),
+            ("https://", None),
+            ("https:///a", None),
+            ("ftp://t.example", None),
+            ("https://u:p@t.example", None),
+            ("https://t.example?x", None),
+            ("https://t.example/\"", None),
+        ] {
+            assert_eq!(server_url(text), expected, "{text}");
+        }
+        assert_eq!(list("https://a, http://b/x/", server_url), Some(vec!["https://a".into(), "http://b/x".into()]));
+        assert_eq!(list("https://a,,http://b", server_url), None);
+    }
 }

@@ -62,6 +62,7 @@ impl Site {
             did_keys: DidKeys::All,
             operators: vec![TokenSubject::parse("acme/root").unwrap()],
             leeway: Duration::from_secs(10),
+            authorization_servers: Vec::new(),
         };
         let auth = Auth::open(&config, "trellis").unwrap();
         Self { _dir: dir, keys, auth, signed: Vec::new() }
