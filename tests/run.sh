@@ -25,6 +25,8 @@ SMOLLM2=0.1.2
 PROXY_PY=2.4.10
 # A mock of providers for Node.js.
 AIMOCK=1.43.0
+# The official SDK of A2A.
+A2A_SDK=1.3.0
 # What reads the API's description: generators of clients, a fuzzer, linters.
 OPENAPI_PYTHON_CLIENT=0.29.1
 SCHEMATHESIS=4.32.5
@@ -137,6 +139,37 @@ if ! grep -q "\"version\": \"$MCP_CONFORMANCE\"" "$suite/package.json" 2>/dev/nu
     else
         say "no npm: the conformance tests of MCP fail; install Node.js 20 or newer"
     fi
+fi
+
+a2a=$PWD/.tools/venv-a2a
+if ! "$a2a/bin/python" -c "from importlib.metadata import version
+assert version('a2a-sdk') == '$A2A_SDK'" 2>/dev/null; then
+    say "installing a2a-sdk $A2A_SDK into .tools/venv-a2a"
+    [ -d "$a2a" ] || python3 -m venv "$a2a"
+    "$a2a/bin/python" -m pip install --quiet --disable-pip-version-check "a2a-sdk==$A2A_SDK"
+fi
+# The compatibility kit of A2A is in no package registry: it is copied from a checkout, and its tests are skipped
+# without one. One copy is as it is, the other with tests/it/a2a/kit.patch.
+kit=${TRELLIS_A2A_TCK:-../shared/a2a-tck}
+if [ -f "$kit/run_tck.py" ]; then
+    made=$(cat "$kit/pyproject.toml" tests/it/a2a/kit.patch | cksum)
+    if [ "$(cat .tools/a2a-tck-made 2>/dev/null)" != "$made" ]; then
+        say "copying the compatibility kit of A2A from $kit, and installing what it needs into .tools/venv-a2a"
+        rm -rf .tools/a2a-tck .tools/a2a-tck-patched
+        mkdir -p .tools/a2a-tck .tools/a2a-tck-patched
+        cp -R "$kit/." .tools/a2a-tck
+        cp -R "$kit/." .tools/a2a-tck-patched
+        patch --quiet --directory .tools/a2a-tck-patched --strip 1 < tests/it/a2a/kit.patch ||
+            fail "tests/it/a2a/kit.patch doesn't fit the kit in $kit"
+        # Its own code is found in the folder that it runs in; only its dependencies are installed.
+        "$a2a/bin/python" -c 'import sys, tomllib
+print("\n".join(tomllib.load(open(sys.argv[1], "rb"))["project"]["dependencies"]))' "$kit/pyproject.toml" \
+            > .tools/a2a-tck-needs
+        "$a2a/bin/python" -m pip install --quiet --disable-pip-version-check --requirement .tools/a2a-tck-needs
+        printf '%s' "$made" > .tools/a2a-tck-made
+    fi
+else
+    say "no compatibility kit of A2A in $kit (TRELLIS_A2A_TCK): its tests are skipped"
 fi
 export PATH
 

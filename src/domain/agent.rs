@@ -1,8 +1,10 @@
 //! Agent records and their configuration.
 
+pub mod a2a;
 pub mod budget;
 mod check;
 pub mod entry;
+mod keys;
 pub mod published;
 pub mod merge;
 pub mod addresses;
@@ -11,8 +13,10 @@ mod style;
 pub mod seed;
 pub mod tool;
 
+use crate::agent::a2a::A2aSettings;
 use crate::agent::budget::ContextBudget;
 use crate::agent::entry::ContextEntry;
+use crate::agent::keys::{KEYS, UNSUPPORTED_KEYS};
 use crate::agent::published::PublishedSettings;
 pub use crate::agent::tool::{NamedTool, ToolEntry};
 use crate::authority::envelope::Envelope;
@@ -191,6 +195,9 @@ pub struct AgentConfig {
     /// How other programs see the agent, which call it by the Model Context Protocol; absent = not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedSettings>,
+    /// Publication by the Agent2Agent protocol; absent = the agent isn't reachable by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a2a: Option<A2aSettings>,
 }
 
 /// Names under which the default tools are offered.
@@ -334,42 +341,6 @@ const fn default_turns() -> u32 {
     limits::TURNS_PER_TASK
 }
 
-/// Keys that an agent file may have.
-const KEYS: [&str; 28] = [
-    "description",
-    "systemPrompt",
-    "model",
-    "tools",
-    "defaultTools",
-    "toolNames",
-    "context",
-    "contextBudget",
-    "caps",
-    "delegable",
-    "resources",
-    "contextWrite",
-    "concurrency",
-    "mailbox",
-    "busy",
-    "completion",
-    "loop",
-    "outputs",
-    "session",
-    "retry",
-    "limits",
-    "contextMapping",
-    "toolArgInjection",
-    "entityIdsRequired",
-    "entityIdsKey",
-    "strictPlaceholders",
-    "prompt",
-    "published",
-];
-
-/// Keys of the specification that this version doesn't act on. They are refused rather than ignored, because an ignored
-/// limit promises what isn't kept.
-const UNSUPPORTED_KEYS: [&str; 1] = ["visibility"];
-
 impl AgentConfig {
     /// Reads a configuration from JSON, or from TOML that was turned into JSON.
     pub fn parse(value: &Value) -> Result<Self, DataError> {
@@ -478,6 +449,7 @@ impl AgentRecord {
             strict_placeholders: false,
             prompt: None,
             published: None,
+            a2a: None,
             ..self.config.clone()
         };
         Self { config, state: AgentState::default(), ..self.clone() }

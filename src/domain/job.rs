@@ -79,6 +79,11 @@ impl JobStatus {
         Self::ALL.into_iter().find(|s| s.as_str() == text)
     }
 
+    /// Whether the job goes on only after an answer.
+    pub const fn is_interrupted(self) -> bool {
+        matches!(self, Self::InputRequired | Self::AuthRequired)
+    }
+
     /// Whether the status is final.
     pub const fn is_terminal(self) -> bool {
         match self {

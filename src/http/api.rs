@@ -75,6 +75,11 @@ impl HttpOptions {
             mcp_extension: None,
         }
     }
+
+    /// Returns the address under which clients know the API, without a slash at its end.
+    pub(super) fn public_url(&self) -> &str {
+        self.public.as_deref().unwrap_or(&self.url).trim_end_matches('/')
+    }
 }
 
 /// State shared by all handlers.

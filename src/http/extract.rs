@@ -20,8 +20,8 @@ use crate::venue::is_reserved;
 use crate::venue::operation::{Caller, CatalogView};
 use crate::venue::policy::{self, RevocationCheckError};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
@@ -31,6 +31,8 @@ use std::time::Duration;
 
 /// Name of the header with the owner, `tenant/user`.
 pub(super) const OWNER_HEADER: &str = "X-Trellis-Owner";
+/// The same name as a header that is set.
+const OWNER_FIELD: HeaderName = HeaderName::from_static("x-trellis-owner");
 /// Name of the header with the caller's own id of a request.
 pub(super) const KEY_HEADER: &str = "Idempotency-Key";
 /// Name of the header with the task that task-ending calls refer to.
@@ -75,6 +77,20 @@ impl RequestCaller {
         let AuthenticatedCaller { caller, may_override, token_owner } = known;
         let task = single_header(headers, TASK_HEADER)?.map(str::to_owned);
         Ok(Self { caller, catalog, may_override, key, token_owner, task, memory: None })
+    }
+
+    /// Returns the caller of a request about this owner, whom its path names: as if the header had named him.
+    pub(super) async fn for_owner(parts: &Parts, api: &Api, owner: &Owner) -> Result<Self, Problem> {
+        let mut headers = parts.headers.clone();
+        let named = owner.to_string();
+        if single_header(&headers, OWNER_HEADER)?.is_some_and(|given| given != named) {
+            return Err(Problem::bad_request(format!("header `{OWNER_HEADER}`: the path names owner `{named}`")));
+        }
+        headers.insert(OWNER_FIELD, HeaderValue::from_bytes(named.as_bytes()).map_err(Problem::bad_request)?);
+        let known = policy::apply_revocations(&*api.venue.store, api.identify(&headers)?).await?;
+        let memory = parts.extensions.get::<Arc<MemoryCharge>>().cloned();
+        let catalog = api.venue.catalog_view(&known.caller.owner);
+        Ok(Self { memory, ..Self::from_headers(&headers, known, catalog)? })
     }
 
     /// Frees the memory of a request whose body was handed on, while it waits.

@@ -8,7 +8,7 @@ use super::health;
 use super::holding_body::HoldingBody;
 use super::load::{MemoryCost, Payer};
 use super::origin::check_origin;
-use super::problem::{PROBLEM_JSON, Problem};
+use super::problem::Problem;
 use super::route::{AccessTarget, BodyRule, RouteAccess};
 use super::routes::{self, methods};
 use crate::domain::authority::ResourcePath;
@@ -204,10 +204,9 @@ async fn authorise_request(api: &Api, mut parts: Parts, access: RouteAccess) -> 
 /// Gives the framework's own errors (wrong method, bad path escape, …) the form of all others.
 fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>) -> Response {
     let status = response.status();
-    // Errors of JSON-RPC have a form of their own.
-    let forms = [PROBLEM_JSON, "application/json"];
+    // Errors of other protocols have forms of their own.
     let media = response.headers().get(header::CONTENT_TYPE);
-    let has_form = media.is_some_and(|media| forms.iter().any(|form| media.as_bytes() == form.as_bytes()));
+    let has_form = media.is_some_and(|media| media.as_bytes().ends_with(b"json"));
     if has_form || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }

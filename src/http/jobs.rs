@@ -9,6 +9,7 @@ use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::JobVisibility;
+use crate::store::StoreError;
 use crate::venue::job_view;
 use crate::venue::jobs::list::{self, Cursor, JobListFilter};
 use crate::venue::jobs::{self, CancelOutcome, waiting_message};
@@ -58,13 +59,32 @@ pub(super) async fn wait_for(
     id: &JobId,
     wait: Duration,
 ) -> Result<Option<Job>, Problem> {
-    let owner = who.owner();
+    Ok(wait_while_open(api, who, id, jobs::wait(&api.venue, who.owner(), id, wait)).await?)
+}
+
+/// Waits until a job has ended or asks for something, or for the end of the venue.
+pub(super) async fn wait_for_end_or_question(
+    api: &Api,
+    who: &RequestCaller,
+    id: &JobId,
+    wait: Duration,
+) -> Result<Option<Job>, StoreError> {
+    let waiting = jobs::wait_for_end_or_question(&api.venue, who.owner(), id, wait);
+    wait_while_open(api, who, id, waiting).await
+}
+
+/// Waits for a job, but not beyond the end of the venue.
+async fn wait_while_open(
+    api: &Api,
+    who: &RequestCaller,
+    id: &JobId,
+    waiting: impl Future<Output = Result<Option<Job>, StoreError>>,
+) -> Result<Option<Job>, StoreError> {
     // The body has been handed on.
     who.release_memory();
-    let waiting = api.closing.run_until_cancelled(jobs::wait(&api.venue, owner, id, wait)).await;
-    match waiting {
-        Some(job) => Ok(job?),
-        None => Ok(jobs::read_for_people(&api.venue, owner, id).await?),
+    match api.closing.run_until_cancelled(waiting).await {
+        Some(job) => job,
+        None => jobs::read_for_people(&api.venue, who.owner(), id).await,
     }
 }
 

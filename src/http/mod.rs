@@ -1,8 +1,10 @@
 //! The HTTP API: Covia's routes and JSON shapes, submissions, live text of jobs, health, and the Model Context Protocol.
 //!
 //! `routes` lists every route with its access rule, its input and its answers: the router, the guard and the API's
-//! description are made from this list. Answers are types of [`crate::view`], and every error is a `problem`.
+//! description are made from this list. Answers are types of [`crate::view`], and every error is a `problem`. `a2a` has
+//! routes for programs that speak another protocol, with its errors.
 
+mod a2a;
 mod agents;
 mod api;
 mod approvals;

@@ -22,6 +22,13 @@ const DETAIL_BYTES: usize = 1024;
 /// Bytes of a problem's facts; with text and rest a problem has at most 4 KB.
 const FACTS_BYTES: usize = 1700;
 
+/// Text of an answer that is a problem, for protocols that have another form of errors.
+#[derive(Debug, Clone)]
+pub(super) struct ProblemText {
+    pub(super) detail: String,
+    pub(super) retry_after: Option<u32>,
+}
+
 /// An error as an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Problem {
@@ -207,6 +214,7 @@ impl IntoResponse for Problem {
             fits.is_some()
         });
         let facts: Vec<MisfitView> = facts.collect();
+        let text = ProblemText { detail: self.detail.clone(), retry_after: self.retry_after };
         let body = ProblemView {
             // The status says all there is to know, and `title` is its phrase.
             r#type: "about:blank".to_owned(),
@@ -218,6 +226,7 @@ impl IntoResponse for Problem {
             code: self.code.map(str::to_owned),
         };
         let mut response = (self.status, view::to_json(&body).to_string()).into_response();
+        response.extensions_mut().insert(text);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = self.retry_after {

@@ -2,12 +2,12 @@
 
 use super::problem::Problem;
 use super::routes::served_routes;
-use super::{Api, guard, mcp};
+use super::{Api, a2a, guard, mcp};
 use crate::domain::nearest::nearest;
 use crate::domain::visible::quote_foreign;
 use axum::Router;
 use axum::http::{HeaderValue, Method, Uri, header};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::Response;
 
 /// Makes the router of all routes, behind the guard.
@@ -16,6 +16,7 @@ pub(super) fn router(api: Api) -> Router {
     all.fallback(unknown_route)
         .layer(from_fn_with_state(api.clone(), guard::guard))
         .layer(from_fn_with_state(api.clone(), mcp::add_challenge))
+        .layer(from_fn(a2a::adapt_errors))
         .layer(map_response(forbid_sniffing))
         .with_state(api)
 }

@@ -277,5 +277,11 @@ async fn erase_job(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, St
         write_all(venue, owner, vec![DocWrite::json(key, &value)]).await?;
         changed = true;
     }
+    // A notification holds no text of the job, and its delivery reads the erased one.
+    let mut messages = venue.store.docs(owner, keys::job_messages(job));
+    while let Some(page) = messages.keys().await? {
+        write_all(venue, owner, page.into_iter().map(DocWrite::delete).collect()).await?;
+        changed = true;
+    }
     Ok(changed)
 }

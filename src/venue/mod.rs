@@ -28,6 +28,9 @@ pub mod ingress;
 pub mod outbox;
 mod relay;
 
+// The same for programs that speak the Agent2Agent protocol.
+pub mod a2a;
+
 // Values, and what a turn saw of them.
 pub mod workspace;
 pub mod tree;

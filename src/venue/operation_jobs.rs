@@ -4,19 +4,21 @@
 //! ([`crate::venue::external`]). Each change is one write that holds only on the versions that were read; a wake makes
 //! it prompt, the sweep makes it certain. A worker that has lost its lease can't end the operation.
 
+mod runner;
+
+pub use runner::{RunCaller, RunOutcome, read_caller, result_of, run};
+
 use crate::domain::ids::{EventId, JobId, Owner};
-use crate::domain::invocation::{self as rules, InvokedOperation, InvokedStep, OperationCaller};
+use crate::domain::invocation::{self as rules, InvokedOperation, InvokedStep};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{END_BYTES, INVOKED_GRACE, INVOKED_OPEN, INVOKED_ROOM};
 use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
-use crate::domain::visible::cut_error;
 use crate::store::{DocEffect, DocWrite, Edit, StoreError, Window, WriteOutcome, keys};
-use crate::venue::auth::caller::AuthenticatedCaller;
 use crate::venue::operation::dispatch::{self, ResolvedOperation};
 use crate::venue::operation::{Caller, CatalogView, Effect, Invocation, NO_SECTIONS, OpError, OpOutput, Reads, Site};
-use crate::venue::{Venue, outcomes, policy};
+use crate::venue::{Venue, outcomes};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -221,6 +223,13 @@ pub struct LeasedOperation {
     token: String,
 }
 
+impl LeasedOperation {
+    /// Returns the head of its job.
+    pub const fn head(&self) -> &JobHead {
+        &self.head
+    }
+}
+
 /// Resolves what a job runs; `None` if it can't be run.
 fn resolve_operation(venue: &Venue, owner: &Owner, head: &JobHead) -> Option<ResolvedOperation> {
     let op = head.op.as_deref().unwrap_or_default();
@@ -402,67 +411,6 @@ pub async fn release(venue: &Venue, owner: &Owner, held: &LeasedOperation, pause
     // On a conflict the lease expires by itself.
     venue.store.write(now, owner, &replacement_writes(&held.invoked, held.version, &back)).await?;
     Ok(())
-}
-
-/// Result of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub enum RunOutcome {
-    /// The job ends with this result.
-    Ended(JobResult),
-    /// The store didn't answer: the operation is run again later, if it may be repeated.
-    Retry,
-}
-
-/// Runs the operation for the caller who invoked it, with what is left of his authority.
-pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result<RunOutcome, StoreError> {
-    let OperationCaller { name, operator, authority, envelope, principal, token_owner } = held.invoked.asker.clone();
-    let caller = Caller { owner: owner.clone(), name, authority, operator, envelope, principal };
-    let known = AuthenticatedCaller { caller, may_override: false, token_owner };
-    let denied = |text: String| Ok(RunOutcome::Ended(JobResult::failure(ErrorCode::CapDenied, text)));
-    let mut caller = match policy::apply_revocations(&*venue.store, known).await {
-        Ok(known) => known.caller,
-        Err(policy::RevocationCheckError::Store(error)) => return Err(error),
-        Err(error) => return denied(error.to_string()),
-    };
-    let (policy, _) = policy::load_in_force(&*venue.store, owner).await?;
-    let mut trail = held.head.under.clone();
-    trail.grants.push(held.invoked.job.to_string());
-    for revocation in policy.revocations.iter().filter(|revocation| revocation.applies_to(&trail)) {
-        let Some(path) = &revocation.path else { return denied(revocation.refusal()) };
-        caller.authority = caller.authority.except_resource(path);
-    }
-    let op = held.head.op.as_deref().unwrap_or_default();
-    let (catalog, key) = (venue.catalog_view(owner), Some(held.invoked.key.clone()));
-    let ran = match held.invoked.published.as_ref().map_or(Ok(()), |shown| catalog.check_version(shown)) {
-        Ok(()) => operate(venue, &catalog, &caller, key, op, held.head.input.clone()).await,
-        Err(stale) => Err(OpError::Conflict(stale.to_string())),
-    };
-    Ok(match ran {
-        Err(OpError::Store(error)) if error.is_transient() => RunOutcome::Retry,
-        Err(OpError::Fenced) => RunOutcome::Retry,
-        ran => RunOutcome::Ended(result_of(ran)),
-    })
-}
-
-/// Returns the end of a job from the result of its operation.
-pub fn result_of(ran: Result<OpOutput, OpError>) -> JobResult {
-    let coded = |code, text| JobResult::failure(code, cut_error(text));
-    let failed = |text| JobResult { error_code: None, ..coded(ErrorCode::Internal, text) };
-    match ran {
-        Ok(output) => JobResult::complete(output.value),
-        Err(OpError::Failed(text) | OpError::Upstream(text) | OpError::NotFound(text) | OpError::Conflict(text)) => {
-            failed(text)
-        }
-        Err(OpError::Timeout(text) | OpError::Limit(text)) => coded(ErrorCode::LimitReached, text),
-        Err(OpError::Denied(text)) => coded(ErrorCode::CapDenied, text),
-        Err(OpError::Invalid(text)) => coded(ErrorCode::Refused, text),
-        Err(error @ OpError::OutcomeUnknown(_)) => coded(ErrorCode::OutcomeUnknown, error.to_string()),
-        Err(error @ (OpError::Arguments { .. } | OpError::Store(StoreError::Oversized(_)))) => {
-            coded(ErrorCode::Refused, error.to_string())
-        }
-        Err(OpError::Store(StoreError::Over(over))) => coded(ErrorCode::QuotaExceeded, over.to_string()),
-        Err(error @ (OpError::Fenced | OpError::Store(_))) => coded(ErrorCode::Internal, error.to_string()),
-    }
 }
 
 /// Returns the operations of an owner that are due, at most one page. Deletes entries without a record.

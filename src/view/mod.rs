@@ -4,6 +4,7 @@
 //! Keys go out in the order in which a type declares its fields. Readers skip keys that they don't know, so that clients
 //! and venues of neighbouring builds understand each other.
 
+pub mod a2a;
 pub mod agent;
 pub mod approval;
 pub mod asset;

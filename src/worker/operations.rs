@@ -6,6 +6,8 @@ use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobResult;
 use crate::domain::share::LONG_HOLD;
 use crate::store::StoreError;
+use crate::venue::Venue;
+use crate::venue::a2a::{deliver, push};
 use crate::venue::operation_jobs::{self, LeasedOperation, RunOutcome, RunTerms};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +89,7 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
     let _served = worker.tasks.serve(owner, job, &cancelled);
     let end = {
         let taken = held.clone();
-        let run = operation_jobs::run(venue, owner, &taken);
+        let run = run_operation(venue, owner, &taken);
         let run = std::pin::pin!(run);
         renew_until_end(worker, owner, &mut held, &cancelled, run).await
     };
@@ -106,11 +108,22 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
         Ok(OperationEnd::Finished(RunOutcome::Retry)) => {
             operation_jobs::release(venue, owner, &held, RERUN_PAUSE).await
         }
+        Ok(OperationEnd::Finished(RunOutcome::Later(pause))) => {
+            operation_jobs::release(venue, owner, &held, pause).await
+        }
         Err(error) => {
             operation_jobs::release(venue, owner, &held, RERUN_PAUSE).await?;
             Err(error)
         }
     }
+}
+
+/// Runs a step of an operation: of the catalogue, or the venue's own delivery of a push notification.
+async fn run_operation(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result<RunOutcome, StoreError> {
+    if push::is_delivery(held.head()) {
+        return deliver::run(venue, owner, held).await;
+    }
+    operation_jobs::run(venue, owner, held).await
 }
 
 /// Renews the lease until the run has ended or is stopped.

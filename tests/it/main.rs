@@ -4,6 +4,7 @@
 
 mod support;
 
+mod a2a;
 mod agents;
 mod api;
 mod authority;

@@ -1,5 +1,6 @@
 //! Checks of a configuration beyond its types.
 
+use super::a2a::{A2aSettings, A2aSettingsError};
 use super::tool::{EntryTarget, ToolEntry};
 use super::{AgentConfig, AgentRecord, LoopKind, PromptStyle};
 use crate::agent::budget::ContextBudgetError;
@@ -83,6 +84,9 @@ enum AgentConfigError {
         /// Number of capabilities in it.
         found: usize,
     },
+    /// The card of the agent is illegal.
+    #[error(transparent)]
+    Card(#[from] A2aSettingsError),
     /// A schema of an output is illegal.
     #[error(transparent)]
     Outputs(#[from] OutputsError),
@@ -199,6 +203,7 @@ impl AgentConfig {
         self.context_budget.check()?;
         check_entries(&self.context)?;
         self.resources.check(&configured_tool_names(self))?;
+        self.a2a.iter().try_for_each(A2aSettings::check)?;
         Ok(())
     }
 

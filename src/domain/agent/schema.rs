@@ -169,6 +169,10 @@ mod tests {
             json!({"model": model, "session": {"ttl": "30m"}}),
             json!({"model": model, "published": true}),
             json!({"model": model, "published": {"title": "T", "input": {"type": "object"}}}),
+            json!({"model": model, "a2a": {}}),
+            json!({"model": model, "a2a": {"name": "N", "wholeMessages": true, "skills": [
+                {"id": "s", "name": "S", "description": "d", "tags": ["t"], "examples": ["e"]}
+            ]}}),
         ] {
             AgentConfig::parse(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
             assert!(fits(&value), "{value}: {:?}", find_misfits(&schema(), &value, 5).unwrap());
@@ -232,6 +236,10 @@ mod tests {
             with("responseFormat", json!("xml")),
             with("maxSteps", json!(0)),
             with("visibility", json!("x")),
+            with("a2a", json!(true)),
+            with("a2a", json!({"skill": []})),
+            with("a2a", json!({"skills": [{"id": "s"}]})),
+            with("a2a", json!({"name": ""})),
         ] {
             assert!(!fits(&value), "the schema takes {value}");
             assert!(AgentConfig::parse(&value).is_err(), "the parser takes {value}");

@@ -2,8 +2,8 @@
 
 use super::call::McpCall;
 use crate::domain::ids::JobId;
-use crate::domain::job::{Job, JobStatus};
-use crate::http::jobs::{unknown_job, wait_for};
+use crate::domain::job::Job;
+use crate::http::jobs::{unknown_job, wait_for_end_or_question};
 use crate::http::problem::Problem;
 use crate::venue::{job_view, jobs};
 use crate::view::job::JobView;
@@ -19,7 +19,7 @@ pub(super) async fn wait_for_end(call: &McpCall, id: &JobId, limit: Duration) ->
     loop {
         let passed = clock.steady().saturating_sub(begin);
         let step = limit.saturating_sub(passed).min(PROGRESS_PAUSE);
-        let job = wait_for(&call.api, &call.who, id, step).await?.ok_or_else(|| unknown_job(id))?;
+        let job = wait_for_end_or_question(&call.api, &call.who, id, step).await?.ok_or_else(|| unknown_job(id))?;
         let passed = clock.steady().saturating_sub(begin);
         if is_over(&job) || call.api.closing.is_cancelled() || passed >= limit {
             return record_of(call, &job).await;
@@ -30,7 +30,7 @@ pub(super) async fn wait_for_end(call: &McpCall, id: &JobId, limit: Duration) ->
 
 /// Whether a wait for the job has nothing more to wait for.
 fn is_over(job: &Job) -> bool {
-    job.status.is_terminal() || job.status == JobStatus::InputRequired
+    job.status.is_terminal() || job.status.is_interrupted()
 }
 
 /// Reads a job as the caller may see it.

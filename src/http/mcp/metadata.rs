@@ -15,8 +15,7 @@ const PATH: &str = "/mcp";
 const METADATA_PATH: &str = "/.well-known/oauth-protected-resource/mcp";
 
 fn address(api: &Api, path: &str) -> String {
-    let public = api.options.public.as_deref().unwrap_or(&api.options.url);
-    format!("{}{path}", public.trim_end_matches('/'))
+    format!("{}{path}", api.options.public_url())
 }
 
 /// `GET /.well-known/mcp`: says where the server is, in the form that Covia's clients read.

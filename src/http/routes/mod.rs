@@ -1,6 +1,7 @@
 //! The list of all routes; the router, the guard, the description and the tests are made from it. Those of other
 //! protocols are served, and not described.
 
+mod a2a;
 mod agents;
 mod builders;
 mod jobs;
@@ -21,7 +22,7 @@ pub(super) fn routes() -> Vec<Route> {
 
 /// Lists the routes of the API and those of other protocols.
 pub(super) fn served_routes() -> Vec<Route> {
-    [routes(), mcp::routes()].into_iter().flatten().collect()
+    [routes(), mcp::routes(), a2a::routes()].into_iter().flatten().collect()
 }
 
 /// Returns the methods of a path.
@@ -79,16 +80,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_other_protocols_only_what_leads_to_them_is_open() {
-        let open: Vec<_> = mcp::routes().iter().filter(|r| r.access == RouteAccess::Public).map(|r| r.path).collect();
+    fn of_other_protocols_only_cards_and_metadata_are_open() {
+        let (all, described) = (served_routes(), document(&routes()));
+        let is_other = |route: &&Route| described["paths"].get(route.path.replace("{*", "{")).is_none();
+        let others: Vec<_> = all.iter().filter(is_other).collect();
+        let open: Vec<_> = others.iter().filter(|r| r.access == RouteAccess::Public).map(|r| r.path).collect();
         let metadata = "/.well-known/oauth-protected-resource";
+        let metadata_of_mcp = "/.well-known/oauth-protected-resource/mcp";
         let (mcp, card) = ("/.well-known/mcp", "/.well-known/agent-card.json");
-        assert_eq!(open, [metadata, "/.well-known/oauth-protected-resource/mcp", mcp, card]);
+        let of_agent = "/a2a/{tenant}/{user}/{agent}/.well-known/agent-card.json";
+        assert_eq!(open, [metadata, metadata_of_mcp, mcp, card, of_agent]);
+        assert_eq!(others.len(), mcp::routes().len() + a2a::routes().len());
         let rules = route_rules("POST", Some("/mcp"));
         assert_eq!((rules.access, rules.body, rules.reads), (RouteAccess::AnyCaller, BodyRule::Required, true));
         assert_eq!(methods("/mcp"), ["POST"]);
-        let described = document(&routes());
-        assert!(described["paths"].get("/mcp").is_none() && described["paths"].get(metadata).is_none());
+        let rules = route_rules("POST", Some("/a2a/{tenant}/{user}/{agent}"));
+        assert_eq!((rules.access, rules.body), (RouteAccess::AnyCaller, BodyRule::Optional));
     }
 
     #[test]

@@ -52,6 +52,8 @@
 //! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are due | with the timer | as the timer |
 //! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
+//! | `j/<job>/m/<at>-<message>` | JSON of a message that a client of the Agent2Agent protocol sent, see `venue::a2a::messages` | the API, after the message was accepted | as the head |
+//! | `j/<job>/n/<config>` | JSON of a push notification, see `venue::a2a::push` | the API, the worker that delivers it | until it is deleted, and as the head |
 //! | `j/<job>/c/<child>` | empty; jobs that the job has started | admit, checkpoint | as the head |
 //! | `g.end/<agent>` | `<since-ms> end` or `<since-ms> remove`: an agent that is being deleted | agent operations | until the deletion is complete |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
@@ -81,6 +83,7 @@ use crate::store::DocKey;
 
 pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 
+mod a2a;
 mod claims;
 mod history;
 mod marks;
@@ -88,6 +91,7 @@ mod parts;
 mod reads;
 mod spend;
 
+pub use a2a::{job_message, job_messages, job_notification, job_notifications};
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use marks::*;

@@ -284,7 +284,7 @@ pub async fn read_status(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Opt
 
 /// Returns a future that completes when the end of a job is signalled. It stays pending if the queue doesn't answer
 /// within `time`; then polling finds the end.
-async fn end_signal(venue: &Venue, owner: &Owner, id: &JobId, time: Duration) -> BoxFuture<'static, ()> {
+pub async fn end_signal(venue: &Venue, owner: &Owner, id: &JobId, time: Duration) -> BoxFuture<'static, ()> {
     match tokio::time::timeout(time, venue.bus.job_end(owner, id)).await {
         Ok(Ok(told)) => told,
         Ok(Err(error)) => {
@@ -324,6 +324,35 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
             () = &mut *end => told = Some(pending().boxed()),
             () = tokio::time::sleep(pause_now) => {}
         }
+        pause = (pause * 3 / 2).min(POLL.1);
+    }
+}
+
+/// Waits until a job has ended or asks a person, at most for `timeout`, and returns it as it is then.
+pub async fn wait_for_end_or_question(
+    venue: &Venue,
+    owner: &Owner,
+    id: &JobId,
+    timeout: Duration,
+) -> Result<Option<Job>, StoreError> {
+    tokio::select! {
+        biased;
+        ended = wait(venue, owner, id, timeout) => ended,
+        asked = wait_for_question(venue, owner, id) => {
+            asked?;
+            read_for_people(venue, owner, id).await
+        }
+    }
+}
+
+async fn wait_for_question(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(), StoreError> {
+    let mut pause = POLL.0;
+    loop {
+        let status = read_status(venue, owner, id).await?;
+        if status.is_some_and(|(status, _)| status.is_interrupted()) {
+            return Ok(());
+        }
+        tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(POLL.1);
     }
 }

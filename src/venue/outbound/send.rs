@@ -103,6 +103,17 @@ impl HttpSender {
         Ok(built.get_or_init(|| client))
     }
 
+    /// Whether some host may be called.
+    pub(crate) fn may_call(&self) -> bool {
+        !self.policy.hosts.is_empty()
+    }
+
+    /// Checks that a URL may be called, as far as that is known before its name is looked up.
+    pub(crate) fn check(&self, url: &Url) -> Result<(), OpError> {
+        check_url(url)?;
+        self.policy.check(url)
+    }
+
     /// Makes the call. If it must not be repeated, any failure after the request left is [`OpError::OutcomeUnknown`];
     /// an earlier failure (policy, name, connection, TLS, proxy) keeps its own error.
     pub(crate) async fn send(&self, ask: OutgoingRequest, permitted: UrlCheck<'_>) -> Result<HostAnswerView, OpError> {

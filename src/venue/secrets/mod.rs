@@ -142,6 +142,18 @@ impl Vault {
         Ok(OpenedSecret { name: name.clone(), value, hosts: record.stamp.hosts.clone() })
     }
 
+    /// Seals a value that is in no list of secrets, such as the credentials of a notification. It opens under this owner
+    /// and name, and goes to no host by itself.
+    pub fn seal_unlisted(
+        &self,
+        owner: &Owner,
+        name: &SecretName,
+        value: &PlainSecret,
+        now: Millis,
+    ) -> Result<SecretRecord, SecretError> {
+        self.seal(owner, name, value, next_stamp(None, None, now))
+    }
+
     fn seal(
         &self,
         owner: &Owner,

@@ -45,6 +45,11 @@ impl ProviderServer {
         seen.iter().filter(|(_, message)| message["operation"] == operation).cloned().collect()
     }
 
+    /// All that it was asked, in order.
+    pub fn all(&self) -> Vec<Asked> {
+        self.seen.lock().unwrap().clone()
+    }
+
     /// How often it was asked anything.
     pub fn count(&self) -> usize {
         self.seen.lock().unwrap().len()

@@ -94,12 +94,15 @@ const BOOKKEEPING: [&str; 13] = [
 /// Whether a user would miss the document, written outside turns, if it were lost: all but the bookkeeping of
 /// processes. Unknown keys count as missed.
 pub fn is_user_document(key: &str) -> bool {
-    let is_wait = || key.starts_with("j/") && key.ends_with("/w") || key.starts_with("g/") && key.contains("/copy");
+    // A push notification of a job may have any name, this one included.
+    let is_wait = || key.starts_with("j/") && key.ends_with("/w") && key.matches('/').count() == 2;
+    let is_copy = || key.starts_with("g/") && key.contains("/copy");
     !(BOOKKEEPING.iter().any(|of| key.starts_with(of))
         || SWEPT_BY_TIME.iter().any(|of| key.starts_with(of))
         || is_spending(key)
         || key.starts_with("rate/")
-        || is_wait())
+        || is_wait()
+        || is_copy())
 }
 
 /// Key of the copy of an owner's policy: written with it, and in force when the policy is missing or can't be read.
@@ -125,9 +128,10 @@ mod tests {
 
     #[test]
     fn user_documents_are_recognised_at_any_depth() {
-        for key in
-            ["w/a", "w.e/a/b", "o/x", "m/0f", "h/0f", "u/0f", "i/0f", "a/0f", "q/0f", "policy", "g/echo", "new/x"]
-        {
+        for key in [
+            "w/a", "w.e/a/b", "o/x", "m/0f", "h/0f", "u/0f", "i/0f", "a/0f", "q/0f", "policy", "g/echo", "new/x",
+            "j/0f/n/w",
+        ] {
             assert!(is_user_document(key), "{key}");
         }
         for key in [

@@ -125,6 +125,12 @@ async fn read_remains(
     let mut documents = keys::job_documents(id).to_vec();
     documents.extend(died.then(|| keys::dead_letter(updated, id)));
     documents.extend(children);
+    for prefix in [keys::job_messages(id), keys::job_notifications(id)] {
+        let mut entries = venue.store.docs(owner, prefix);
+        while let Some(page) = entries.keys().await? {
+            documents.extend(page);
+        }
+    }
     let parent = head.parent.as_ref().and_then(|parent| parent.job.as_ref());
     documents.extend(parent.map(|parent| keys::job_child(parent, id)));
     let events = vec![head.event.clone(), EventId::of_venue(&venue.key, VenueIdSubject::Result(id))];

@@ -33,6 +33,8 @@ const ABSENT: [(&str, &[&str]); 5] = [
             "dead/<died>-<job>",
             "g/<agent>/wait/<session>",
             "h.listed",
+            "j/<job>/m/<at>-<message>",
+            "j/<job>/n/<config>",
             "j/<job>/w",
             "o/<collection>",
             "p/<name>",
