@@ -277,6 +277,10 @@ pub const ATTACHMENTS_MEMORY: usize = 256 * 1024 * 1024;
 /// Steps of checking one value against a schema: a second of work at most.
 pub const SCHEMA_CHECKS: u64 = 1_000_000;
 
+/// Steps of a check above which its first misfit alone is listed: all of them are made before the first is known, and a
+/// hundred thousand take 50 MB.
+pub const SCHEMA_LISTED_CHECKS: u64 = 100_000;
+
 /// Depth of schemas inside one another while a value is checked: twice the depth of JSON that is read.
 pub const SCHEMA_DEPTH: usize = 260;
 

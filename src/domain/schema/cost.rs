@@ -1,5 +1,6 @@
 //! How much work a schema makes of a value: references can multiply it without end.
 
+use super::weight::keyword_steps;
 use crate::limits::{SCHEMA_CHECKS, SCHEMA_DEPTH};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -105,7 +106,12 @@ impl<'v> CheckCounter<'v> {
         if !is_root && keywords.get("$id").is_some_and(Value::is_string) {
             return Err(SchemaCostError::Keyword { keyword: "$id" });
         }
-        let mut work = CheckWork { checks: 1 + keywords.len() as u64, height: 1 };
+        let own = keyword_steps(keywords, value).saturating_add(1 + keywords.len() as u64);
+        let names = self.name_checks(keywords, value, depth)?;
+        let mut work = CheckWork { checks: own.saturating_add(names.checks), height: 1 + names.height };
+        if work.checks > SCHEMA_CHECKS {
+            return Err(SchemaCostError::Steps);
+        }
         let applied = self.applied_schemas(keywords, value)?;
         self.listed += applied.len() as u64;
         for (part, inner, reference) in applied {
@@ -146,8 +152,6 @@ impl<'v> CheckCounter<'v> {
                     return Err(SchemaCostError::Steps);
                 }
                 applied.extend(patterns().flat_map(|part| map.values().map(move |inner| (part, inner, None))));
-                // A name is a text, and no part of a schema goes deeper into a text.
-                applied.extend(keywords.get("propertyNames").map(|part| (part, &NAME, None)));
             }
             Value::Array(items) => {
                 for keyword in ["prefixItems", "items"] {
@@ -162,6 +166,23 @@ impl<'v> CheckCounter<'v> {
             applied.extend(elements(value).map(|inner| (part, inner, None)));
         }
         Ok(applied)
+    }
+
+    /// Returns the checks that `propertyNames` makes of the names of a map, each as long as the longest.
+    fn name_checks(
+        &self,
+        keywords: &Map<String, Value>,
+        value: &Value,
+        depth: usize,
+    ) -> Result<CheckWork, SchemaCostError> {
+        let none = CheckWork { checks: 0, height: 0 };
+        let (Some(part), Value::Object(map)) = (keywords.get("propertyNames"), value) else { return Ok(none) };
+        let Some(longest) = map.keys().max_by_key(|name| name.len()) else { return Ok(none) };
+        // No part of a schema goes deeper into a text, so the names need none of the pairs that are known here.
+        let name = Value::String(longest.clone());
+        let mut counter = CheckCounter { root: self.root, known: HashMap::new(), listed: 0 };
+        let each = counter.checks(part, &name, None, depth + 1)?;
+        Ok(CheckWork { checks: each.checks.saturating_mul(map.len() as u64), ..each })
     }
 
     fn target(&self, reference: &str) -> Result<&'v Value, SchemaCostError> {
@@ -188,8 +209,6 @@ pub(crate) fn percent_decoded(text: &str) -> Option<String> {
 }
 
 type AppliedSchema<'v> = (&'v Value, &'v Value, Option<&'v str>);
-
-static NAME: Value = Value::String(String::new());
 
 /// Iterates over the elements of an array or the values of a map.
 fn elements(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
@@ -255,6 +274,31 @@ mod tests {
             map
         });
         assert_eq!(cost(&schema, &nested), Err(SchemaCostError::Steps));
+    }
+
+    /// One request of 900 KB with such a schema took 24 GB, one of 10 KB a processor for minutes.
+    #[test]
+    fn patterns_of_names_and_long_texts_are_counted() {
+        let patterns: Vec<Value> = (0..1_900).map(|n| json!({"pattern": format!("x{n}$")})).collect();
+        let map: Map<String, Value> = (0..24_000).map(|n| (format!("name-{n}"), json!(1))).collect();
+        let few: Map<String, Value> = map.iter().take(20).map(|(name, value)| (name.clone(), value.clone())).collect();
+        for names in [json!({"allOf": patterns}), json!({"not": {"anyOf": patterns}})] {
+            let schema = json!({"propertyNames": names});
+            assert_eq!(cost(&schema, &Value::Object(map.clone())), Err(SchemaCostError::Steps));
+            assert!(cost(&schema, &Value::Object(few.clone())).is_ok());
+        }
+        let text = json!("ab".repeat(5_000));
+        assert_eq!(cost(&json!({"pattern": "^[ab]*a[ab]{10000}$"}), &text), Err(SchemaCostError::Steps));
+        assert_eq!(cost(&json!({"allOf": patterns}), &json!("ab".repeat(400_000))), Err(SchemaCostError::Steps));
+        assert!(cost(&json!({"pattern": "^[a-z]{1,64}(-[a-z]{1,64}){0,9}$"}), &text).is_ok());
+        let ids: Value = (0..10_000).map(|n| json!(format!("123e4567-e89b-12d3-a456-{n:012}"))).collect();
+        let id = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+        assert!(cost(&json!({"items": {"pattern": id}}), &ids).is_ok());
+        let names: Vec<String> = (0..5_000).map(|n| format!("k{n}")).collect();
+        let lists: Value = (0..40_000).map(|_| json!("z")).collect();
+        assert_eq!(cost(&json!({"items": {"enum": names}}), &lists), Err(SchemaCostError::Steps));
+        // Names that the root's own rules apply to.
+        assert!(cost(&json!({"propertyNames": {"$ref": "#"}, "maxLength": 9}), &json!({"a": {}})).is_ok());
     }
 
     #[test]

@@ -6,10 +6,11 @@ mod validator_cache;
 pub(crate) mod cost;
 pub mod infer;
 mod integers;
+mod weight;
 
-use crate::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
+use crate::limits::{SCHEMA_BYTES, SCHEMA_ERRORS, SCHEMA_LISTED_CHECKS};
 use crate::visible::cut_at;
-use jsonschema::ValidationError;
+use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
 use std::fmt;
 
@@ -52,8 +53,9 @@ pub struct SchemaMisfit {
     pub message: String,
 }
 
-/// Returns the first misfits of `value`, at most `limit`, and whether there are more. References may only lead into the
-/// schema itself: nothing is fetched.
+/// Returns the first misfits of `value`, at most `limit`, and whether there are more, or may be. References may only lead
+/// into the schema itself: nothing is fetched. Of a check of more than [`SCHEMA_LISTED_CHECKS`] steps only one misfit is
+/// returned.
 pub fn find_misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<SchemaMisfit>, bool), SchemaError> {
     list_misfits(schema, value, limit, shorten_error)
 }
@@ -74,18 +76,37 @@ fn list_misfits(
     if text.len() > SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { bytes: text.len() });
     }
-    cost(schema, value)?;
+    let steps = cost(schema, value)?;
     let validator = validator_cache::validator(schema, text)?;
     let limit = limit.min(SCHEMA_ERRORS);
-    let mut errors = validator.iter_errors(value);
-    let found = errors.by_ref().take(limit).map(|error| SchemaMisfit {
+    let (errors, more) = first_errors(&validator, value, steps, limit);
+    let found = errors.into_iter().map(|error| SchemaMisfit {
         path: error.instance_path().to_string(),
         schema_path: error.schema_path().to_string(),
         message: message(&error),
     });
-    let found = found.collect();
+    Ok((found.collect(), more))
+}
+
+/// Returns the first errors of a check that takes `steps`, at most `limit`, and whether there are more, or may be. The
+/// library makes all errors before it gives the first, and each takes half a kilobyte: of a check of more than
+/// [`SCHEMA_LISTED_CHECKS`] steps only one is made.
+pub fn first_errors<'v>(
+    validator: &'v Validator,
+    value: &'v Value,
+    steps: u64,
+    limit: usize,
+) -> (Vec<ValidationError<'v>>, bool) {
+    if steps > SCHEMA_LISTED_CHECKS {
+        let mut found: Vec<ValidationError<'v>> = validator.validate(value).err().into_iter().collect();
+        let more = !found.is_empty();
+        found.truncate(limit);
+        return (found, more);
+    }
+    let mut errors = validator.iter_errors(value);
+    let found = errors.by_ref().take(limit).collect();
     let more = errors.next().is_some();
-    Ok((found, more))
+    (found, more)
 }
 
 impl fmt::Display for SchemaMisfit {
@@ -179,6 +200,18 @@ mod tests {
         chain.insert("60".into(), json!({"type": "string"}));
         let schema = json!({"properties": {"absent": {"$ref": "#/$defs/0"}}, "$defs": chain});
         assert_eq!(find_misfits(&schema, &json!({}), 1).unwrap().0, []);
+    }
+
+    /// A list of them would take half a gigabyte.
+    #[test]
+    fn of_a_long_check_one_misfit_is_listed() {
+        let names: Vec<Value> = (0..20_000).map(|n| json!(format!("n{n}"))).collect();
+        let schema = json!({"items": {"allOf": [{"type": "integer"}, {"minimum": 5}, {"type": "null"}]}});
+        let (found, more) = find_misfits(&schema, &Value::Array(names.clone()), 10).unwrap();
+        assert_eq!((found.len(), more), (1, true));
+        assert_eq!(found[0].path, "/0");
+        let fitting = json!({"items": {"allOf": [{"type": "string"}, {"minLength": 2}, {"maxLength": 9}]}});
+        assert_eq!(find_misfits(&fitting, &Value::Array(names), 10).unwrap(), (vec![], false));
     }
 
     #[test]

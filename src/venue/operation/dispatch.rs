@@ -272,16 +272,17 @@ fn validate_arguments(
     arguments: &Value,
     mask: bool,
 ) -> Result<(), OpError> {
+    let mut steps = 0;
     // Others write the schemas of published operations, and references multiply the work of a check.
     if found.version.is_some() {
-        schema::cost(&found.spec.input, arguments).map_err(|error| broken_rule(found, error.to_string()))?;
+        steps = schema::cost(&found.spec.input, arguments).map_err(|error| broken_rule(found, error.to_string()))?;
         // A worker that continues with a recorded call has only the record of it.
         if hide::has_lost_value(&found.spec.input, arguments) {
             return Err(broken_rule(found, LOST_VALUE.to_owned()));
         }
     }
-    let wrong: Vec<DataError> =
-        validator.iter_errors(arguments).take(5).map(|error| describe_misfit(&error, mask)).collect();
+    let (errors, _) = schema::first_errors(validator, arguments, steps, 5);
+    let wrong: Vec<DataError> = errors.iter().map(|error| describe_misfit(error, mask)).collect();
     if wrong.is_empty() { Ok(()) } else { Err(OpError::Arguments { path: Arc::clone(&found.spec.path), wrong }) }
 }
 
