@@ -165,13 +165,26 @@ fn with_secret(
         None => parse(default_url(&dialect)?)?,
     };
     headers::check_bound(secret, &url)?;
-    let mut named = options.endpoints.values().map(|endpoint| endpoint.base_url.as_str()).chain(dialect.base_url);
-    let strange = !named.any(|named| parse(named).is_ok_and(|named| named.origin() == url.origin()));
+    let strange = is_unlisted(&url, &dialect, options);
     if strange {
         let refused = |error: OpError| TargetError::HostRefused { url: url.to_string(), reason: error.to_string() };
         options.unlisted_hosts.check(&url).map_err(refused)?;
     }
     Ok(CallTarget { is_unlisted: strange, ..CallTarget::new(dialect, url, secret.value.reveal().to_owned()) })
+}
+
+/// Whether a URL is on no server that the configuration or the provider names.
+fn is_unlisted(url: &Url, dialect: &Dialect, options: &ProviderOptions) -> bool {
+    let mut named = options.endpoints.values().map(|endpoint| endpoint.base_url.as_str()).chain(dialect.base_url);
+    !named.any(|named| parse(named).is_ok_and(|named| named.origin() == url.origin()))
+}
+
+/// Whether calls go to an owner's own server, with the owner's key. They cost the venue nothing, and the use that such
+/// a server reports is its owner's word.
+pub(super) fn is_own_server(settings: &ModelSettings, options: &ProviderOptions) -> bool {
+    let (Some(url), Some(_)) = (&settings.base_url, &settings.key) else { return false };
+    let Ok(dialect) = dialect_of(&settings.provider, options) else { return false };
+    parse_base_url(url, &dialect).is_ok_and(|url| is_unlisted(&url, &dialect, options))
 }
 
 /// Returns the dialect of a provider; a name that only the venue's configuration has uses Chat Completions.
@@ -371,6 +384,8 @@ mod tests {
         assert!(matches!(resolve(&settings, &[], &options()), Err(TargetError::NoSecret(_))));
         let target = resolve(&settings, std::slice::from_ref(&secret), &options());
         let target = target.map_err(|error| error.to_string())?;
+        assert_eq!(is_own_server(&settings, &options()), target.is_unlisted);
+        assert!(!is_own_server(&ModelSettings { key: None, ..settings.clone() }, &options()), "the venue's key");
         assert_eq!(target.key, "sk-owners-own", "never the venue's");
         Ok((target.base_url.into(), target.is_unlisted))
     }

@@ -124,4 +124,9 @@ pub trait Model: Send + Sync + 'static {
     fn missing_key(&self, _model: &ModelSettings) -> Option<String> {
         None
     }
+
+    /// Whether calls of this model go to an owner's own server with the owner's key, and so cost the venue nothing.
+    fn is_own_server(&self, _model: &ModelSettings) -> bool {
+        false
+    }
 }

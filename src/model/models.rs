@@ -106,4 +106,8 @@ impl Model for Models {
             self.provider.missing_key(model)
         }
     }
+
+    fn is_own_server(&self, model: &ModelSettings) -> bool {
+        model.provider != SCRIPTED && self.provider.is_own_server(model)
+    }
 }

@@ -7,7 +7,7 @@ use crate::domain::media::Attachment;
 use crate::domain::secret::{Mask, PlainSecret};
 use crate::domain::wire::dialect::KeyHeader;
 use crate::domain::wire::{self, DecodeError, Decoder, EncodedRequest};
-use crate::model::endpoint::{CallTarget, ProviderOptions, resolve};
+use crate::model::endpoint::{CallTarget, ProviderOptions, is_own_server, resolve};
 use crate::model::provider_error::{AnswerHead, decoding, network, proxy_error, refusal};
 use crate::model::target_error::TargetError;
 use crate::model::{LiveText, Model, ModelError};
@@ -243,6 +243,10 @@ impl Model for ModelProvider {
             Err(error @ TargetError::NoKey(_)) => Some(error.to_string()),
             Ok(_) | Err(_) => None,
         }
+    }
+
+    fn is_own_server(&self, model: &ModelSettings) -> bool {
+        is_own_server(model, &self.options)
     }
 }
 

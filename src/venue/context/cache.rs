@@ -14,8 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Tool tables that are cached.
 const TOOL_TABLES: usize = 1_024;
-/// Models whose ratio of bytes to tokens is cached: a configuration may name any model.
-const MODELS: usize = 1_024;
+/// Models of owners whose ratio of bytes to tokens is cached: a configuration may name any model.
+const MODELS: usize = 4_096;
 /// Assets whose media type is cached.
 const SNIFFED: usize = 4_096;
 /// Bytes of one permit of [`PromptCache::room`].
@@ -57,7 +57,7 @@ pub(super) struct ToolKey {
 #[derive(Debug)]
 pub struct PromptCache {
     pub(super) tools: Cache<ToolKey, Arc<ToolTable>>,
-    /// Ratio of bytes to tokens, by model.
+    /// Ratio of bytes to tokens, by owner, model and URL.
     ratios: Cache<String, u32>,
     /// Media types of assets; the name of an asset is the hash of its content, whoever owns it.
     pub(crate) sniffed: Cache<AssetId, Option<SniffedContent>>,
@@ -100,15 +100,22 @@ impl PromptCache {
         self.tools.clear();
     }
 
-    /// Returns the bytes per token of a model, in thousandths, as its usage has shown so far.
-    pub fn ratio(&self, model: &ModelSettings) -> u32 {
-        self.ratios.get(&model.id()).unwrap_or(budget::RATIO_DEFAULT)
+    /// Returns the bytes per token of an owner's model, in thousandths, as its usage has shown so far. Others' prompts and
+    /// servers have no part in it: they could shrink the context of an owner, or hide what a call costs.
+    pub fn ratio(&self, owner: &Owner, model: &ModelSettings) -> u32 {
+        self.ratios.get(&ratio_key(owner, model)).unwrap_or(budget::RATIO_DEFAULT)
     }
 
     /// Records how many tokens a prompt of so many bytes was. Of two records at once one may be lost.
-    pub fn record_ratio(&self, model: &ModelSettings, bytes: usize, tokens: u64) {
-        self.ratios.insert(model.id(), budget::corrected_ratio(self.ratio(model), bytes, tokens));
+    pub fn record_ratio(&self, owner: &Owner, model: &ModelSettings, bytes: usize, tokens: u64) {
+        let corrected = budget::corrected_ratio(self.ratio(owner, model), bytes, tokens);
+        self.ratios.insert(ratio_key(owner, model), corrected);
     }
+}
+
+/// No owner has a line break in its name.
+fn ratio_key(owner: &Owner, model: &ModelSettings) -> String {
+    format!("{owner}\n{}\n{}", model.base_url.as_deref().unwrap_or_default(), model.id())
 }
 
 #[cfg(test)]
@@ -122,13 +129,30 @@ mod tests {
         let config = |name: &str| serde_json::json!({"model": {"provider": "scripted", "name": name}});
         let model = |name: String| AgentConfig::parse(&config(&name)).unwrap().model;
         let known = model("known".into());
-        assert_eq!(cache.ratio(&known), budget::RATIO_DEFAULT);
-        cache.record_ratio(&known, 100_000, 10_000);
-        assert_eq!(cache.ratio(&known), budget::corrected_ratio(budget::RATIO_DEFAULT, 100_000, 10_000));
+        let owner: Owner = "acme/ann".parse().unwrap();
+        assert_eq!(cache.ratio(&owner, &known), budget::RATIO_DEFAULT);
+        cache.record_ratio(&owner, &known, 100_000, 20_000);
+        assert_eq!(cache.ratio(&owner, &known), budget::corrected_ratio(budget::RATIO_DEFAULT, 100_000, 20_000));
         for n in 0..5 * MODELS {
-            cache.record_ratio(&model(format!("m{n}")), 100_000, 10_000);
+            cache.record_ratio(&owner, &model(format!("m{n}")), 100_000, 20_000);
         }
         assert!(cache.ratios.len() <= MODELS, "{} models", cache.ratios.len());
+    }
+
+    /// A server of one owner's own, under the name of a model, may count as it likes.
+    #[test]
+    fn no_owner_changes_the_ratio_of_another() {
+        let cache = PromptCache::default();
+        let [mine, other] = ["acme/ann", "evil/eve"].map(|owner| owner.parse::<Owner>().unwrap());
+        let config = serde_json::json!({"model": {"provider": "openai", "name": "gpt-4o"}});
+        let model = AgentConfig::parse(&config).unwrap().model;
+        let own_server = ModelSettings { base_url: Some("https://evil.example/v1/".into()), ..model.clone() };
+        for _ in 0..20 {
+            cache.record_ratio(&other, &model, 10_000, 9_000);
+            cache.record_ratio(&mine, &own_server, 10_000, 9_000);
+        }
+        assert!(cache.ratio(&other, &model) < 1_500 && cache.ratio(&mine, &own_server) < 1_500);
+        assert_eq!(cache.ratio(&mine, &model), budget::RATIO_DEFAULT);
     }
 
     #[tokio::test]

@@ -110,7 +110,7 @@ impl PromptView<'_> {
         };
         let wanted = attach::assets_to_look_up(&items, &served, &transcript);
         let attachments = attachments::look_up(venue, &caller, &config.model.provider, wanted).await?;
-        let ratio = venue.prompts.ratio(&config.model);
+        let ratio = venue.prompts.ratio(&turn_input.owner, &config.model);
         Ok(Inputs {
             frame,
             moment: Moment {

@@ -14,7 +14,7 @@ use crate::domain::turn::{FinalTurn, ModelFailure, Observation, Turn, limit_code
 use crate::domain::wait::WaitCause;
 use crate::model::meter::CallMeter;
 use crate::store::StoreError;
-use crate::venue::rates::{self, BookedCall, BookingError};
+use crate::venue::rates::{self, BookedCall, BookingError, RateSettings};
 use crate::worker::lease::{LeasedSession, RunStop, keeper};
 use crate::worker::state::Worker;
 use std::sync::Arc;
@@ -86,8 +86,8 @@ pub(crate) async fn call_model(
         return Ok(refuse_call(ModelFailure::LimitReached(FinalTurn { code: limit_code(LimitOrigin::Cap), reason })));
     }
     request.model.price = worker.venue.spend.price(&request.model);
-    let (price, prompt) =
-        (request.model.price, budget::tokens(turn.prompt_bytes(), worker.venue.prompts.ratio(&request.model)));
+    let ratio = worker.venue.prompts.ratio(&turn_input.owner, &request.model);
+    let (price, prompt) = (request.model.price, budget::tokens(turn.prompt_bytes(), ratio));
     let wallet = Wallet::for_turn(worker, turn_input, &request.model);
     let cut = match hold(worker, &wallet, turn, request, prompt).await {
         Ok(cut) => cut,
@@ -119,9 +119,9 @@ pub(crate) async fn call_model(
     if let Observation::Answered(Ok(reply)) = &observed
         && !request.has_attachments()
     {
-        worker.venue.prompts.record_ratio(&request.model, turn.prompt_bytes(), reply.usage.input);
+        worker.venue.prompts.record_ratio(&turn_input.owner, &request.model, turn.prompt_bytes(), reply.usage.input);
     }
-    let charge = charge(worker, request, &observed, &meter, prompt);
+    let charge = charge(&observed, &meter, prompt, ratio);
     let spent = charge.map_or_else(ModelUse::default, |charge| ModelUse::of_charge(charge, price));
     let used = charge.map(|charge| charge.usage);
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
@@ -175,7 +175,10 @@ async fn book(
     id: String,
     prompt: u64,
 ) -> Result<BookedCall, ReservationError> {
-    let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
+    let reply = request.model.max_tokens.map(u64::from);
+    // An owner's own server would take the calls and tokens of the others.
+    let unlimited = RateSettings { limits: Vec::new(), hold: worker.options.rates.hold };
+    let rates = if worker.model.is_own_server(&request.model) { &unlimited } else { &worker.options.rates };
     let booked: Result<BookedCall, ReservationError> =
         match rate::reserve(&rates.limits, &request.model, prompt, reply, DEFAULT_REPLY_TOKENS) {
             Ok(tokens) => match rates::book(&worker.venue, rates, &request.model, id, tokens).await {
@@ -257,15 +260,9 @@ async fn call_until_deadline(
     Ok(Observation::Answered(Err(ModelFailure::LimitReached(short))))
 }
 
-/// Returns the cost of a call, also of one that was interrupted or ended without a reply.
-fn charge(
-    worker: &Worker,
-    request: &ModelRequest,
-    observed: &Observation,
-    meter: &CallMeter,
-    prompt: u64,
-) -> Option<Charge> {
-    let ratio = worker.venue.prompts.ratio(&request.model);
+/// Returns the cost of a call, also of one that was interrupted or ended without a reply. `ratio` is the model's bytes
+/// per token, in thousandths.
+fn charge(observed: &Observation, meter: &CallMeter, prompt: u64, ratio: u32) -> Option<Charge> {
     match observed {
         Observation::Answered(Ok(reply)) => {
             let said_bytes = meter.progress().said_bytes.max(reply.said_bytes());

@@ -52,8 +52,12 @@ impl<'w> Wallet<'w> {
         let of_task = purse.own.iter().map(|(name, account)| (keys::account(name), Some(account.clone())));
         let user = turn_input.mandate.envelope.user(owner);
         let caps = spend.caps_of_call(owner, &user, model, turn_input.config.limits.session, worker.venue.now());
-        let (of_models, caps): (Vec<_>, Vec<_>) =
+        let (mut of_models, caps): (Vec<_>, Vec<_>) =
             caps.into_iter().partition(|cap| matches!(cap.of, CapScope::Model(_)));
+        if worker.model.is_own_server(model) {
+            // What such a server reports would use up what all other owners may spend.
+            of_models.clear();
+        }
         let (of_tenant, caps): (Vec<_>, Vec<_>) = caps.into_iter().partition(|cap| cap.of == CapScope::Tenant);
         let (mut keys, accounts): (Vec<_>, Vec<_>) = inherited.chain(of_task).unzip();
         let of_owner = caps.iter().any(|cap| cap.of == CapScope::Owner);
