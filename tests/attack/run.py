@@ -83,6 +83,12 @@ THEMES = {
     "sweep": ["jwt"],
     "partitions": ["fleet", "jwt"],
     "multiplied": ["up", "jwt"],
+    "own_servers": ["up"],
+    "weights": ["up", "jwt"],
+    "numbers": ["up", "jwt"],
+    "pausing": ["up", "fleet"],
+    "goal_trees": ["up", "fleet"],
+    "tenant_users": ["up", "fleet", "jwt"],
 }
 
 
