@@ -194,10 +194,10 @@ pub struct AgentConfig {
     pub prompt: Option<PromptStyle>,
     /// How other programs see the agent, which call it by the Model Context Protocol; absent = not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub published: Option<PublishedSettings>,
+    pub published: Option<Box<PublishedSettings>>,
     /// Publication by the Agent2Agent protocol; absent = the agent isn't reachable by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub a2a: Option<A2aSettings>,
+    pub a2a: Option<Box<A2aSettings>>,
 }
 
 /// Names under which the default tools are offered.

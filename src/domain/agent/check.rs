@@ -203,7 +203,7 @@ impl AgentConfig {
         self.context_budget.check()?;
         check_entries(&self.context)?;
         self.resources.check(&configured_tool_names(self))?;
-        self.a2a.iter().try_for_each(A2aSettings::check)?;
+        self.a2a.as_deref().map_or(Ok(()), A2aSettings::check)?;
         Ok(())
     }
 

@@ -36,7 +36,7 @@ impl PublishedAgent {
         let is_open = matches!(status, AgentStatus::Active | AgentStatus::Suspended);
         let settings = config.published.filter(|_| is_open)?;
         let output = config.outputs.complete.map(|output| output.schema);
-        Some(Self { id, description: config.description, settings, output })
+        Some(Self { id, description: config.description, settings: *settings, output })
     }
 }
 

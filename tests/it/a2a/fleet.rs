@@ -2,7 +2,7 @@
 
 use super::client::{A2aClient, BINDINGS, Binding};
 use super::{answer, at_once, becomes, text};
-use crate::support::cli::Up;
+use crate::support::cli::{Up, run};
 use crate::support::fleet::Fleet;
 use crate::support::nats;
 use serde_json::json;
@@ -30,8 +30,8 @@ async fn any_process_answers_for_a_task_of_another() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     std::fs::write(fleet.path().join("all.rules"), RULES).unwrap();
     std::fs::write(fleet.path().join("asker.toml"), definition("asker")).unwrap();
-    fleet.run(&["agent", "apply", "asker.toml"]).ok();
     let (_worker, _first, url) = fleet.start_all();
+    run(fleet.path(), &["agent", "apply", "asker.toml", "--url", &url]).ok();
     let mut second = fleet.start("serve");
     let other = second.says("HTTP API on ").split(' ').next().unwrap().to_owned();
     for binding in BINDINGS {

@@ -50,7 +50,7 @@ when = { agent = "whole" }
 then = { text = '{"parts":[{"text":"a"},{"data":{"b":1}},{"url":"https://example.com/c.txt","filename":"c.txt"}]}' }
 
 [[rule]]
-when = { last_role = "tool" }
+when = { turn = 2 }
 then = { text = "got {{tool_result}}" }
 
 [[rule]]

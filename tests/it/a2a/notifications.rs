@@ -73,11 +73,17 @@ async fn updates_are_posted_in_order_with_the_clients_token() {
         let failed = usize::from(at == 0);
         posted(&hook, before + 2 + failed).await;
         client.ok("SendMessage", super::answer("m2", &task["id"], "L")).await;
-        let posts = posted(&hook, before + 4 + failed).await.split_off(before + failed);
+        let posts = posted(&hook, before + 5 + failed).await.split_off(before + failed);
         let states: Vec<&str> = posts.iter().map(|(_, body)| state(body)).collect();
         assert_eq!(
             states,
-            ["TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED", "artifactUpdate", "TASK_STATE_COMPLETED"]
+            [
+                "TASK_STATE_WORKING",
+                "TASK_STATE_INPUT_REQUIRED",
+                "TASK_STATE_WORKING",
+                "artifactUpdate",
+                "TASK_STATE_COMPLETED"
+            ]
         );
         for (headers, body) in &posts {
             assert_eq!(headers["authorization"], "Bearer s3cret-4711");
@@ -91,7 +97,7 @@ async fn updates_are_posted_in_order_with_the_clients_token() {
         let mut keys: Vec<&String> = posts.iter().map(|(headers, _)| &headers["idempotency-key"]).collect();
         keys.sort_unstable();
         keys.dedup();
-        assert_eq!(keys.len(), 4, "one for each event");
+        assert_eq!(keys.len(), 5, "one for each event");
     }
     let data = walk(&up.dir.path().join("data"));
     assert!(!data.windows(11).any(|bytes| bytes == b"s3cret-4711"), "the store has no credentials in the clear");

@@ -46,7 +46,7 @@ async fn a_stream_ends_at_a_question_and_a_subscription_goes_on() {
         while let Some(event) = subscribed.next().await {
             heard.push(event);
         }
-        assert_eq!(names(&heard), ["artifactUpdate", "COMPLETED"], "{heard:?}");
+        assert_eq!(names(&heard), ["WORKING", "artifactUpdate", "COMPLETED"], "{heard:?}");
     }
 }
 

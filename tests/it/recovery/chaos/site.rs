@@ -126,8 +126,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
 impl Site {
     /// A fleet of so many workers; `None` when a server's binary is missing.
     pub async fn servers(dir: &Path, workers: usize, served: usize) -> Option<Self> {
-        // Boxed for callers whose futures would be too large for a stack.
-        Box::pin(Self::single(dir, (workers, served), false)).await
+        Self::single(dir, (workers, served), false).await
     }
 
     /// The same whose workers reach the servers on ways that can be disturbed.
@@ -143,7 +142,9 @@ impl Site {
             let (_, address) = url.split_once("://").unwrap();
             ways.push(Way::to(address.trim_end_matches('/').to_owned()).await);
         }
-        Some(Self::over((vec![nats], nats_url, 1), (vec![redis], options), ways, dir, (workers, served)).await)
+        // Boxed for callers whose futures would be too large for a stack.
+        let site = Self::over((vec![nats], nats_url, 1), (vec![redis], options), ways, dir, (workers, served));
+        Some(Box::pin(site).await)
     }
 
     /// The same on clusters: three NATS servers with as many partitions, three primaries of Redis with a replica each that
@@ -152,7 +153,8 @@ impl Site {
         let (nats, redis) = (NatsCluster::start()?, RedisCluster::start().await?);
         let options = RedisOptions { wait_replicas: 1, ..redis.options(ServerOrInjected::Server) };
         let nats_url = nats.url();
-        Some(Self::over((nats.nodes, nats_url, 3), (redis.nodes, options), Vec::new(), dir, (workers, served)).await)
+        let site = Self::over((nats.nodes, nats_url, 3), (redis.nodes, options), Vec::new(), dir, (workers, served));
+        Some(Box::pin(site).await)
     }
 
     async fn over(
