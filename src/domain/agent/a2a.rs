@@ -41,7 +41,7 @@ pub struct A2aSkill {
     /// Words by which the skill is found.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Example requests.
+    /// Requests that the skill would answer, as examples for people and models.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
 }

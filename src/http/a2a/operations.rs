@@ -70,7 +70,7 @@ impl A2aOperation {
 
 /// What an operation is answered with.
 pub(super) enum A2aReply {
-    /// One answer.
+    /// One answer to the request.
     Value(Value),
     /// A stream of events.
     Stream(Box<TaskStream>),

@@ -90,7 +90,7 @@ pub enum NotificationError {
     /// The caller may not call this address, or nobody may.
     #[error("{0}")]
     Denied(String),
-    /// There are too many.
+    /// The task has as many notifications as it may have.
     #[error("{0}")]
     Limit(String),
     /// The credentials can't be sealed.

@@ -14,7 +14,7 @@ pub struct A2aErrorInfo {
     pub reason: String,
     /// Domain that the name belongs to.
     pub domain: String,
-    /// Other facts.
+    /// Facts of the error by name, as texts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
@@ -22,14 +22,14 @@ pub struct A2aErrorInfo {
 /// Body of an error of the HTTP+JSON binding, as AIP-193 has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct A2aRestError {
-    /// The error.
+    /// Status, text and details of the error.
     pub error: A2aStatusView,
 }
 
 /// An error with its HTTP status and the name of its status in gRPC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct A2aStatusView {
-    /// HTTP status.
+    /// HTTP status of the answer.
     pub code: u16,
     /// Name of the status in gRPC.
     pub status: String,
@@ -57,7 +57,7 @@ pub struct A2aRpcErrorAnswer {
     pub jsonrpc: String,
     /// Id of the request; null where it isn't known.
     pub id: Value,
-    /// The error.
+    /// Code, text and details of the error.
     pub error: A2aRpcError,
 }
 
@@ -68,6 +68,6 @@ pub struct A2aRpcResult {
     pub jsonrpc: String,
     /// Id of the request.
     pub id: Value,
-    /// The answer.
+    /// Answer of the operation.
     pub result: Value,
 }

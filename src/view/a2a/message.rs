@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 /// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum A2aRole {
-    /// The client.
+    /// The client of the task.
     #[serde(rename = "ROLE_USER")]
     User,
-    /// The agent.
+    /// The agent of the task.
     #[serde(rename = "ROLE_AGENT")]
     Agent,
 }

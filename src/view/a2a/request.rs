@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Arguments of `SendMessage` and `SendStreamingMessage`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct A2aSendRequest {
-    /// The message.
+    /// Message to the agent.
     pub message: A2aMessage,
     /// How it is answered.
     #[serde(default)]

@@ -135,7 +135,7 @@ pub struct A2aArtifactUpdate {
     pub task_id: String,
     /// Session of the job.
     pub context_id: String,
-    /// The output.
+    /// Output of the task, whole or in part.
     pub artifact: A2aArtifact,
     /// Whether the content continues that of the same artifact before it.
     pub append: bool,
@@ -147,7 +147,7 @@ pub struct A2aArtifactUpdate {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum A2aSendAnswer {
-    /// The task.
+    /// The task as it is now.
     Task(A2aTask),
     /// The agent's message.
     Message(A2aMessage),

@@ -431,12 +431,12 @@ fn a_queue_submission_belongs_to_its_tokens_owner_or_fails() {
     };
     assert!(submit("acme/ann", &["--token", &ann]).ok().contains("hello"));
     assert!(submit("acme/ann", &["--token", &root]).ok().contains("hello"), "an operator");
-    submit("acme/ann", &[]).expect(3, "UNAUTHENTICATED: no token");
-    let other = submit("acme/bob", &["--token", &ann]).expect(3, "CAP_DENIED: the token is about owner `acme/ann`");
+    submit("acme/ann", &[]).expect(3, "(UNAUTHENTICATED): no token");
+    let other = submit("acme/bob", &["--token", &ann]).expect(3, "(CAP_DENIED): the token is about owner `acme/ann`");
     assert!(other.err.contains("publish on the subject of that owner (`--owner acme/ann`)"), "{other:?}");
     submit("acme/ann", &["--token", &token("acme/ann", &["--att", "w:crud"])]).expect(3, "agent/request on g/echo");
     submit("acme/ann", &["--token", &token("acme/ann", &["--ttl", "0s"])]).expect(3, "the token has expired");
-    submit("acme/ann", &["--token", "x.y.z"]).expect(3, "UNAUTHENTICATED: the token can't be read");
+    submit("acme/ann", &["--token", "x.y.z"]).expect(3, "(UNAUTHENTICATED): the token can't be read");
 }
 
 #[test]
