@@ -107,6 +107,16 @@ pub enum AgentStatus {
     Terminated,
 }
 
+impl AgentStatus {
+    /// Whether the agent takes work.
+    pub const fn takes_work(self) -> bool {
+        match self {
+            Self::Active | Self::Suspended => true,
+            Self::Terminated => false,
+        }
+    }
+}
+
 /// Configuration of an agent: the content of an agent file.
 #[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

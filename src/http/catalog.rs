@@ -6,10 +6,9 @@ use super::problem::Problem;
 use crate::venue::operation::dispatch::find_operation;
 use crate::venue::operation::{CatalogView, Effect, RegisteredOperation};
 use crate::venue::tree::virtuals::describe;
+use crate::view::a2a::{A2aCapabilities, A2aCard};
 use crate::view::catalog::{OperationNodeView, OperationView};
-use crate::view::identity::{
-    AccessView, DidView, VenueCardCapabilities, VenueCardView, VenueStatsView, VenueStatusView,
-};
+use crate::view::identity::{AccessView, DidView, VenueStatsView, VenueStatusView};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -55,18 +54,21 @@ pub(super) async fn did_document(State(api): State<Api>) -> Response {
     axum::Json(document).into_response()
 }
 
-/// `GET /.well-known/agent-card.json`: returns the name of the venue in the form that Covia's clients read.
+/// `GET /.well-known/agent-card.json`: returns the name of the venue in the form that Covia's clients read. It has no
+/// agents and no address for messages: agents have cards of their own.
 pub(super) async fn venue_card(State(api): State<Api>) -> Response {
-    let media = ["text/plain", "application/json"];
-    let card = VenueCardView {
+    let media = ["text/plain", "application/json"].map(str::to_owned).to_vec();
+    let card = A2aCard {
         name: api.venue.name.clone(),
-        description: "A venue that runs persistent AI agents.",
-        version: env!("CARGO_PKG_VERSION"),
-        capabilities: VenueCardCapabilities::default(),
-        default_input_modes: media,
+        description: "A venue that runs persistent AI agents.".to_owned(),
+        supported_interfaces: Vec::new(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        capabilities: A2aCapabilities::default(),
+        security_schemes: None,
+        security_requirements: None,
+        default_input_modes: media.clone(),
         default_output_modes: media,
-        skills: [],
-        supported_interfaces: [],
+        skills: Vec::new(),
     };
     axum::Json(card).into_response()
 }

@@ -79,14 +79,9 @@ impl RequestCaller {
         Ok(Self { caller, catalog, may_override, key, token_owner, task, memory: None })
     }
 
-    /// Returns the caller of a request about this owner, whom its path names: as if the header had named him.
+    /// Returns the caller of a request about this owner, whom its path names.
     pub(super) async fn for_owner(parts: &Parts, api: &Api, owner: &Owner) -> Result<Self, Problem> {
-        let mut headers = parts.headers.clone();
-        let named = owner.to_string();
-        if single_header(&headers, OWNER_HEADER)?.is_some_and(|given| given != named) {
-            return Err(Problem::bad_request(format!("header `{OWNER_HEADER}`: the path names owner `{named}`")));
-        }
-        headers.insert(OWNER_FIELD, HeaderValue::from_bytes(named.as_bytes()).map_err(Problem::bad_request)?);
+        let headers = headers_for_owner(&parts.headers, owner)?;
         let known = policy::apply_revocations(&*api.venue.store, api.identify(&headers)?).await?;
         let memory = parts.extensions.get::<Arc<MemoryCharge>>().cloned();
         let catalog = api.venue.catalog_view(&known.caller.owner);
@@ -106,6 +101,17 @@ impl RequestCaller {
             load.release_read_memory();
         }
     }
+}
+
+/// Returns the headers of a request about this owner, whom its path names: as if the header had named him.
+pub(super) fn headers_for_owner(given: &HeaderMap, owner: &Owner) -> Result<HeaderMap, Problem> {
+    let named = owner.to_string();
+    if single_header(given, OWNER_HEADER)?.is_some_and(|given| given != named) {
+        return Err(Problem::bad_request(format!("header `{OWNER_HEADER}`: the path names owner `{named}`")));
+    }
+    let mut headers = given.clone();
+    headers.insert(OWNER_FIELD, HeaderValue::from_bytes(named.as_bytes()).map_err(Problem::bad_request)?);
+    Ok(headers)
 }
 
 /// The caller of an open stream, verified again.

@@ -18,6 +18,7 @@ mod guard;
 mod health;
 mod holding_body;
 mod jobs;
+mod json_rpc;
 mod lane;
 mod listen;
 mod load;

@@ -354,8 +354,16 @@ fn already_answered(id: &JobId, answer: &ApprovalAnswer) -> OpError {
     OpError::Conflict(format!("approval `{id}` was {how} before, by {}; an answer counts once", answer.by))
 }
 
-/// Checks that the caller may answer, and that the answer fits the question. Whether an approval exists is not told to a
-/// caller who may neither answer nor list it.
+/// Checks that the caller may answer an approval. Whether it exists is not told to a caller who may neither answer nor
+/// list it.
+pub(super) fn check_may_answer(caller: &Caller, approval: &Approval) -> Result<(), OpError> {
+    let Err(denied) = caller.authority.permits("job/approve", required_resource(approval)) else { return Ok(()) };
+    let denied = OpError::Denied(denied.model_text("answering an approval"));
+    let list = ResourcePath::whole_namespace(Namespace::Jobs);
+    Err(caller.hide_unseen(denied, list, || missing_error(&approval.id)))
+}
+
+/// Checks that the caller may answer, and that the answer fits the question.
 fn check(
     venue: &Venue,
     caller: &Caller,
@@ -363,11 +371,7 @@ fn check(
     verdict: &ApprovalVerdict,
     digest: Option<&str>,
 ) -> Result<(), OpError> {
-    if let Err(denied) = caller.authority.permits("job/approve", required_resource(approval)) {
-        let denied = OpError::Denied(denied.model_text("answering an approval"));
-        let list = ResourcePath::whole_namespace(Namespace::Jobs);
-        return Err(caller.hide_unseen(denied, list, || missing_error(&approval.id)));
-    }
+    check_may_answer(caller, approval)?;
     approval.accepts(verdict, digest).map_err(|error| match error {
         crate::domain::approval::AnswerError::Digest { .. } => OpError::Conflict(error.to_string()),
         _ => OpError::Invalid(error.to_string()),

@@ -56,41 +56,6 @@ pub struct DidView {
     pub id: String,
 }
 
-/// Card of a venue for Covia's clients, in the form of an agent card. It names no agents: who they are is told to
-/// callers with a token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VenueCardView {
-    /// Name of the venue.
-    pub name: String,
-    /// Purpose of the venue.
-    pub description: &'static str,
-    /// Version of its build.
-    pub version: &'static str,
-    /// Optional parts of the protocol that the venue serves.
-    pub capabilities: VenueCardCapabilities,
-    /// Media types of a task.
-    pub default_input_modes: [&'static str; 2],
-    /// Media types of an output.
-    pub default_output_modes: [&'static str; 2],
-    /// Skills that everybody may see: none.
-    pub skills: [(); 0],
-    /// Addresses at which the venue itself takes messages of the protocol: none.
-    pub supported_interfaces: [(); 0],
-}
-
-/// Optional parts of the Agent2Agent protocol that a venue serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VenueCardCapabilities {
-    /// Whether answers are streamed.
-    pub streaming: bool,
-    /// Whether changes of a task are sent to an address.
-    pub push_notifications: bool,
-    /// Whether callers with a token get a longer card.
-    pub extended_agent_card: bool,
-}
-
 /// Identity and rights of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -60,8 +60,6 @@ impl A2aCaller {
     /// Verifies the sender of a request to an agent.
     pub(super) async fn identify(api: &Api, place: &AgentPlace, parts: &Parts) -> Result<Self, A2aError> {
         let who = RequestCaller::for_owner(parts, api, &place.owner).await?;
-        // A request reads tasks and writes messages; nothing large is named by it.
-        who.release_read_memory();
         Ok(Self { agent: place.find_agent(api).await?, who })
     }
 
@@ -73,6 +71,16 @@ impl A2aCaller {
             agent: &self.agent,
             url: Some(api.options.public_url()),
         }
+    }
+
+    /// Checks that the caller may read of the agent or use it: a token for something else learns no more of the agent
+    /// than everybody does.
+    pub(super) fn permit_details(&self) -> Result<(), A2aError> {
+        let agent = &self.agent.id;
+        if self.who.caller.reader().may_read_agent(agent) {
+            return Ok(());
+        }
+        self.permit("agent/request", ResourcePath::agent(agent), "`GetExtendedAgentCard`")
     }
 
     /// Checks that the caller has this ability on a resource.

@@ -13,7 +13,7 @@ use crate::domain::time::Millis;
 use crate::http::Api;
 use crate::venue::a2a::log::last_turn;
 use crate::venue::a2a::place::LogPlace;
-use crate::venue::a2a::push::{self, PushNotification};
+use crate::venue::a2a::push;
 use crate::venue::a2a::session_of;
 use crate::venue::a2a::task::{TaskCursor, TaskFilter, TaskParts};
 use crate::venue::jobs::{self, CancelOutcome};
@@ -98,7 +98,10 @@ impl A2aRequest<'_> {
             A2aOperation::GetNotification => self.get_notification(&caller, &read(arguments)?).await?,
             A2aOperation::ListNotifications => self.list_notifications(&caller, &read(arguments)?).await?,
             A2aOperation::DeleteNotification => self.delete_notification(&caller, &read(arguments)?).await?,
-            A2aOperation::GetExtendedCard => to_json(&card::make_extended_card(self.api, self.place, &caller)),
+            A2aOperation::GetExtendedCard => {
+                caller.permit_details()?;
+                to_json(&card::make_extended_card(self.api, self.place, &caller))
+            }
         };
         Ok(A2aReply::Value(value))
     }
@@ -111,8 +114,10 @@ impl A2aRequest<'_> {
     async fn stream_message(&self, caller: A2aCaller, arguments: Value) -> Result<A2aReply, A2aError> {
         let request: A2aSendRequest = read(arguments)?;
         let accepted = accept(self.api, &caller, &request).await?;
-        let stream = TaskStream::new(self.api, self.parts, caller, accepted.head, accepted.from).await;
-        Ok(A2aReply::Stream(Box::new(stream.begin_with(accepted.snapshot).end_at_question())))
+        let length = request.configuration.and_then(|configuration| configuration.history_length);
+        let snapshot = accepted.snapshot.with_last_messages(most_messages(length));
+        let stream = TaskStream::new(self.api, self.parts, caller, accepted.head, accepted.from).await?;
+        Ok(A2aReply::Stream(Box::new(stream.begin_with(snapshot).end_at_question())))
     }
 
     /// Subscribes to a task: from now on, or from the event on that the client names.
@@ -130,7 +135,7 @@ impl A2aRequest<'_> {
             return Err(A2aError::new(A2aErrorKind::UnsupportedOperation, text));
         }
         let snapshot = caller.reader(self.api).read(&job, WHOLE).await?;
-        let stream = TaskStream::new(self.api, self.parts, caller, head, from).await;
+        let stream = TaskStream::new(self.api, self.parts, caller, head, from).await?;
         Ok(A2aReply::Stream(Box::new(stream.begin_with(snapshot))))
     }
 
@@ -202,8 +207,7 @@ impl A2aRequest<'_> {
     async fn get_notification(&self, caller: &A2aCaller, request: &A2aNotificationRequest) -> Result<Value, A2aError> {
         self.check_notifications()?;
         let (task, id) = self.notification(caller, request).await?;
-        let found = push::get(&self.api.venue, caller.who.owner(), &task, &id).await?;
-        let found = found.ok_or_else(|| {
+        let found = caller.reader(self.api).notification(&task, &id).await?.ok_or_else(|| {
             A2aError::new(A2aErrorKind::TaskNotFound, format!("task `{task}` has no such push notification"))
         })?;
         Ok(to_json(&push::view(&task, &found)))
@@ -216,7 +220,7 @@ impl A2aRequest<'_> {
     ) -> Result<Value, A2aError> {
         self.check_notifications()?;
         let task = self.find(caller, request.task_id.as_deref()).await?.head.id;
-        let found: Vec<PushNotification> = push::list(&self.api.venue, caller.who.owner(), &task).await?;
+        let found = caller.reader(self.api).notifications(&task).await?;
         // A task has few of them: they are one page.
         let configs = found.iter().map(|stored| push::view(&task, stored)).collect();
         Ok(to_json(&A2aNotificationPage { configs, next_page_token: String::new() }))
@@ -229,7 +233,7 @@ impl A2aRequest<'_> {
     ) -> Result<Value, A2aError> {
         self.check_notifications()?;
         let (task, id) = self.notification(caller, request).await?;
-        push::delete(&self.api.venue, caller.who.owner(), &task, &id).await?;
+        caller.reader(self.api).delete_notification(&task, &id).await?;
         Ok(to_json(&A2aNothing {}))
     }
 

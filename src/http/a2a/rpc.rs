@@ -8,6 +8,7 @@ use crate::domain::decode::{self, Code};
 use crate::domain::visible::quote_foreign;
 use crate::http::Api;
 use crate::http::extract::RawBody;
+use crate::http::json_rpc::{ID_BYTES, is_id};
 use crate::view::a2a::A2aRpcResult;
 use axum::extract::{Path, State};
 use axum::http::request::Parts;
@@ -77,8 +78,8 @@ fn parse(body: &[u8]) -> Result<A2aRpcRequest, Box<BadRpcRequest>> {
         return refuse(Value::Null, "expected one request as a map; batches aren't part of the protocol");
     };
     let id = map.shift_remove("id").unwrap_or_default();
-    if !matches!(id, Value::String(_) | Value::Number(_)) {
-        return refuse(Value::Null, "`id`: expected a text or a number");
+    if !is_id(&id) {
+        return refuse(Value::Null, &format!("`id`: expected a whole number or a text of at most {ID_BYTES} bytes"));
     }
     if map.get("jsonrpc").and_then(Value::as_str) != Some(JSON_RPC) {
         return refuse(id, "`jsonrpc`: expected `2.0`");
@@ -105,6 +106,8 @@ mod tests {
             (r#"{"jsonrpc":"1.0","id":1,"method":"GetTask"}"#, "1", Some(A2aErrorKind::InvalidRequest)),
             (r#"{"jsonrpc":"2.0","id":1}"#, "1", Some(A2aErrorKind::InvalidRequest)),
             (r#"{"jsonrpc":"2.0","method":"GetTask"}"#, "null", Some(A2aErrorKind::InvalidRequest)),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"GetTask"}"#, "null", Some(A2aErrorKind::InvalidRequest)),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"GetTask"}"#, "null", Some(A2aErrorKind::InvalidRequest)),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"GetTask"}]"#, "null", Some(A2aErrorKind::InvalidRequest)),
             ("{'jsonrpc': '2.0'}", "null", Some(A2aErrorKind::Parse)),
             ("", "null", Some(A2aErrorKind::Parse)),

@@ -4,25 +4,34 @@ use super::caller::A2aCaller;
 use super::error::{A2aError, A2aErrorKind};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
-use crate::domain::ids::{EventId, JobId, SessionId, SessionKey};
+use crate::domain::ids::{EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{Job, JobHead};
+use crate::domain::time::Millis;
 use crate::http::Api;
 use crate::http::extract::MAX_WAIT;
 use crate::http::jobs::wait_for_end_or_question;
 use crate::http::problem::Problem;
+use crate::venue::a2a::answer::PreparedAnswer;
 use crate::venue::a2a::input::{self, AgentInput};
 use crate::venue::a2a::log::last_turn;
 use crate::venue::a2a::messages::{self, TaskMessage};
 use crate::venue::a2a::place::LogPlace;
 use crate::venue::a2a::push::CheckedNotification;
+use crate::venue::a2a::reader::TaskReader;
 use crate::venue::a2a::session_of;
 use crate::venue::a2a::task::TaskParts;
 use crate::venue::ingress::{self, Arrival, SubmissionError, SubmitError, SubmitReceipt};
 use crate::venue::jobs;
-use crate::view::a2a::{A2aMessage, A2aSendAnswer, A2aSendRequest, A2aTask, A2aTaskState, A2aTaskStatus};
+use crate::venue::operation::OpError;
+use crate::view::a2a::{
+    A2aMessage, A2aNotificationConfig, A2aSendAnswer, A2aSendRequest, A2aTask, A2aTaskState, A2aTaskStatus,
+};
 
 /// All parts of a task.
 pub(super) const WHOLE: TaskParts = TaskParts { history: None, artifacts: true };
+
+/// Hexadecimal digits of the id of a push notification that its client didn't name.
+const NAME_DIGITS: usize = 32;
 
 /// A message that was accepted.
 pub(super) struct AcceptedMessage {
@@ -66,11 +75,11 @@ pub(super) async fn accept(
 ) -> Result<AcceptedMessage, A2aError> {
     let configuration = request.configuration.clone().unwrap_or_default();
     let reader = caller.reader(api);
-    let notification = configuration.task_push_notification_config.as_ref();
-    // Checked first: a message whose updates can't be sent isn't accepted.
-    let notification = notification.map(|config| reader.check_notification(config)).transpose()?;
     let message = &request.message;
-    let accepted = match message.task_id.as_deref().filter(|id| !id.is_empty()) {
+    let notification = configuration.task_push_notification_config.map(|config| with_default_id(message, config));
+    // Checked first: a message whose updates can't be sent isn't accepted.
+    let notification = notification.map(|config| reader.check_notification(&config)).transpose()?;
+    let accepted = match message.task() {
         Some(id) => Box::pin(follow_up(api, caller, message, id)).await?,
         None => Box::pin(begin(api, caller, message)).await?,
     };
@@ -78,6 +87,13 @@ pub(super) async fn accept(
         notify(api, caller, &accepted, notification).await?;
     }
     Ok(accepted)
+}
+
+/// Names a push notification that has no id by its message: a message that comes again sets no second one.
+fn with_default_id(message: &A2aMessage, config: A2aNotificationConfig) -> A2aNotificationConfig {
+    let given = config.id.filter(|id| !id.is_empty());
+    let id = given.unwrap_or_else(|| sha256_hex(message.message_id.as_bytes())[..NAME_DIGITS].to_owned());
+    A2aNotificationConfig { id: Some(id), ..config }
 }
 
 async fn notify(
@@ -97,7 +113,7 @@ async fn notify(
 async fn begin(api: &Api, caller: &A2aCaller, message: &A2aMessage) -> Result<AcceptedMessage, A2aError> {
     let agent = &caller.agent.id;
     caller.permit("agent/request", ResourcePath::agent(agent), "`SendMessage`")?;
-    let session = message.context_id.as_deref().filter(|id| !id.is_empty()).map(SessionId::new).transpose();
+    let session = message.context().map(SessionId::new).transpose();
     let session = session.map_err(|error| A2aError::invalid(format!("`message.contextId`: {error}")))?;
     let read = caller.reader(api).input(message).await?;
     let turn = match &session {
@@ -107,19 +123,17 @@ async fn begin(api: &Api, caller: &A2aCaller, message: &A2aMessage) -> Result<Ac
         }
         None => 0,
     };
-    let id = caller.who.key.clone().unwrap_or_else(|| input::event_id(message));
+    let id = submission_id(caller, message);
     let submission = Submission { input: read.input.clone(), session_id: session, ..Submission::default() };
     let receipt = submit(api, caller, id, true, submission).await?;
     let missing = || A2aError::new(A2aErrorKind::Internal, "the accepted message has no task");
     let job = receipt.job.as_ref().ok_or_else(missing)?;
     let job = jobs::get(&api.venue, caller.who.owner(), job).await?.ok_or_else(missing)?;
     if receipt.duplicate {
-        // Its first submission has stored the message, and its events are told from the begin.
-        let from = LogPlace::behind_turn(first_turn(api, caller, &job).await?);
-        let snapshot = caller.reader(api).read(&job, WHOLE).await?;
-        return Ok(AcceptedMessage { head: job.head, from, snapshot });
+        return accept_repeated(api, caller, job, read).await;
     }
-    let sent = keep(api, caller, &job.head, turn, read).await?;
+    let at = SentAt { at: api.venue.now(), turn, begins: true, answers: None };
+    let sent = keep(api, caller, &job.head, at, read).await?;
     let status =
         A2aTaskStatus { state: A2aTaskState::Submitted, message: None, timestamp: Some(job.head.created.rfc3339()) };
     let snapshot = A2aTask {
@@ -127,37 +141,73 @@ async fn begin(api: &Api, caller: &A2aCaller, message: &A2aMessage) -> Result<Ac
         context_id: job.head.session.to_string(),
         status,
         artifacts: None,
-        history: Some(vec![sent]),
+        history: Some(vec![sent.message]),
         metadata: None,
     };
     Ok(AcceptedMessage { head: job.head, from: LogPlace::behind_turn(turn), snapshot })
 }
 
-/// Returns the last turn of a job's session before the job.
-async fn first_turn(api: &Api, caller: &A2aCaller, job: &Job) -> Result<u64, A2aError> {
-    let sent = messages::list(&api.venue, caller.who.owner(), &job.head).await?;
-    Ok(sent.first().map_or(0, |first| first.turn))
+/// Returns the task of a message that came again; its events are told from the begin. If the process that accepted the
+/// message died before it had stored it, it is stored now, unless the job's input was erased.
+async fn accept_repeated(
+    api: &Api,
+    caller: &A2aCaller,
+    job: Job,
+    read: AgentInput,
+) -> Result<AcceptedMessage, A2aError> {
+    let first = messages::find_first(&api.venue, caller.who.owner(), &job.head.id).await?;
+    let turn = first.as_ref().map_or(0, |first| first.turn);
+    if first.is_none() && job.head.input == read.input {
+        let at = SentAt { at: job.head.created, turn, begins: true, answers: None };
+        keep(api, caller, &job.head, at, read).await?;
+    }
+    let snapshot = caller.reader(api).read(&job, WHOLE).await?;
+    Ok(AcceptedMessage { head: job.head, from: LogPlace::behind_turn(turn), snapshot })
 }
 
 /// Continues a task: answers what it asks, or tells its agent something.
 async fn follow_up(api: &Api, caller: &A2aCaller, message: &A2aMessage, id: &str) -> Result<AcceptedMessage, A2aError> {
     let reader = caller.reader(api);
     let job = reader.find(id).await?.ok_or_else(|| A2aError::no_task(id))?;
-    let context = message.context_id.as_deref().filter(|id| !id.is_empty());
-    if context.is_some_and(|context| context != job.head.session.as_str()) {
+    if message.context().is_some_and(|context| context != job.head.session.as_str()) {
         return Err(A2aError::invalid("`message.contextId`: the task has another context; leave it out"));
+    }
+    let read = reader.input(message).await?;
+    let snapshot = reader.read(&job, WHOLE).await?;
+    // Before anything else: a message that was accepted may have answered the question, or ended the task.
+    if let Some(sent) = reader.find_sent(&job, &read.message).await? {
+        if let Some(approval) = sent.answers.as_ref().filter(|_| !job.status.is_terminal()) {
+            // The process may have died before it gave the answer.
+            let answer = reader.read_answer_again(approval, message, &read.input).await?;
+            give(&reader, answer).await?;
+        }
+        return Ok(AcceptedMessage { head: job.head, from: LogPlace::behind_turn(sent.turn), snapshot });
     }
     if job.status.is_terminal() {
         return Err(ended_error(&job));
     }
-    let read = reader.input(message).await?;
     let turn = last_turn(&api.venue, caller.who.owner(), &session_of(&job.head)).await?;
-    let snapshot = reader.read(&job, WHOLE).await?;
-    if !reader.answer(&job, message, &read.input).await? {
+    let answer = reader.read_answer(&job, message, &read.input).await?;
+    if answer.is_none() {
         tell(api, caller, message, &job, &read).await?;
     }
-    keep(api, caller, &job.head, turn, read).await?;
+    let answers = answer.as_ref().map(|answer| answer.approval.clone());
+    let sent = keep(api, caller, &job.head, SentAt { at: api.venue.now(), turn, begins: false, answers }, read).await?;
+    if let Err(error) = give(&reader, answer).await {
+        // After a failure of the store nobody knows whether it is given: the same message finds out.
+        if !matches!(error, OpError::Store(_)) {
+            messages::remove(&api.venue, caller.who.owner(), &job.head.id, &sent).await?;
+        }
+        return Err(error.into());
+    }
     Ok(AcceptedMessage { head: job.head, from: LogPlace::behind_turn(turn), snapshot })
+}
+
+async fn give(reader: &TaskReader<'_>, answer: Option<PreparedAnswer>) -> Result<(), OpError> {
+    match answer {
+        Some(answer) => reader.give_answer(answer).await,
+        None => Ok(()),
+    }
 }
 
 fn ended_error(job: &Job) -> A2aError {
@@ -181,23 +231,39 @@ async fn tell(
         job: Some(job.head.id.clone()),
         ..Submission::default()
     };
-    let id = caller.who.key.clone().unwrap_or_else(|| input::event_id(message));
-    submit(api, caller, id, false, submission).await.map(drop)
+    submit(api, caller, submission_id(caller, message), false, submission).await.map(drop)
 }
 
-/// Stores a message beside its job, for the history of the task; returns it as the history has it.
+/// Returns the id of the submission of a message: the client's key, or one that follows from the message.
+fn submission_id(caller: &A2aCaller, message: &A2aMessage) -> EventId {
+    let made = || input::event_id(message, &caller.agent.id, &caller.who.caller.principal);
+    caller.who.key.clone().unwrap_or_else(made)
+}
+
+/// Place of a message among those of its task.
+struct SentAt {
+    at: Millis,
+    /// Last turn of the session before it.
+    turn: u64,
+    /// Whether the task was made of it.
+    begins: bool,
+    /// Approval that it answers.
+    answers: Option<JobId>,
+}
+
+/// Stores a message beside its job, for the history of the task; returns it as it is stored.
 async fn keep(
     api: &Api,
     caller: &A2aCaller,
     head: &JobHead,
-    turn: u64,
+    SentAt { at, turn, begins, answers }: SentAt,
     read: AgentInput,
-) -> Result<A2aMessage, A2aError> {
+) -> Result<TaskMessage, A2aError> {
     let (context_id, task_id) = (Some(head.session.to_string()), Some(head.id.to_string()));
     let message = A2aMessage { context_id, task_id, ..read.message };
-    let sent = TaskMessage { at: api.venue.now(), turn, message };
+    let sent = TaskMessage { at, turn, begins, answers, message };
     messages::store(&api.venue, caller.who.owner(), &head.id, &sent).await?;
-    Ok(sent.message)
+    Ok(sent)
 }
 
 async fn submit(

@@ -5,18 +5,20 @@
 //! have another.
 
 use super::caller::A2aCaller;
-use super::error::JSON_RPC;
+use super::error::{A2aError, JSON_RPC};
 use crate::domain::ids::Owner;
 use crate::domain::job::JobHead;
 use crate::domain::reader::JobVisibility;
 use crate::http::Api;
-use crate::http::extract::RequestCaller;
+use crate::http::extract::{StreamCaller, headers_for_owner};
+use crate::store::StoreError;
+use crate::venue::a2a;
 use crate::venue::a2a::log::{LogEvent, begin_event};
 use crate::venue::a2a::place::LogPlace;
 use crate::venue::jobs;
 use crate::view::a2a::{A2aRpcResult, A2aStreamEvent, A2aTask, A2aTaskState};
 use crate::view::to_json;
-use axum::http::StatusCode;
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Response, Sse};
@@ -39,8 +41,8 @@ const SIGNAL_TIME: Duration = Duration::from_millis(500);
 /// An open stream of a task.
 pub(super) struct TaskStream {
     api: Api,
-    /// Head of the request, by which the caller is verified again.
-    parts: Parts,
+    /// Headers of the request with its owner, by which the caller is verified again.
+    headers: HeaderMap,
     caller: A2aCaller,
     owner: Owner,
     head: JobHead,
@@ -64,12 +66,18 @@ pub(super) struct TaskStream {
 }
 
 impl TaskStream {
-    pub(super) async fn new(api: &Api, parts: &Parts, caller: A2aCaller, head: JobHead, from: LogPlace) -> Self {
+    pub(super) async fn new(
+        api: &Api,
+        parts: &Parts,
+        caller: A2aCaller,
+        head: JobHead,
+        from: LogPlace,
+    ) -> Result<Self, A2aError> {
         let owner = caller.who.owner().clone();
         // Without the promise the end is found by reading.
         let end = jobs::end_signal(&api.venue, &owner, &head.id, SIGNAL_TIME).await;
-        Self {
-            parts: parts.clone(),
+        Ok(Self {
+            headers: headers_for_owner(&parts.headers, &owner)?,
             seen: caller.who.caller.reader().visibility(&head),
             caller,
             owner,
@@ -84,7 +92,7 @@ impl TaskStream {
             end,
             rpc_id: None,
             api: api.clone(),
-        }
+        })
     }
 
     /// Begins with the task as it is.
@@ -160,18 +168,26 @@ impl TaskStream {
         self.is_over || !self.waiting.is_empty()
     }
 
-    /// Checks, now and then, that the caller may still see what it might when the stream began. While the store is away
-    /// nothing new is read either.
+    /// Checks, now and then, that the agent is still published, and that the caller may still see what it might when the
+    /// stream began.
     async fn check_caller(&mut self) -> bool {
         let now = self.api.venue.clock.steady();
-        if now < self.next_caller_check || self.caller.who.token_owner.is_none() {
+        if now < self.next_caller_check {
             return true;
         }
         self.next_caller_check = now + CALLER_CHECK_PAUSE;
-        match RequestCaller::for_owner(&self.parts, &self.api, &self.owner).await {
-            Ok(who) => who.caller.reader().visibility(&self.head) == self.seen,
-            Err(problem) => problem.status == StatusCode::SERVICE_UNAVAILABLE,
-        }
+        let checked = async {
+            if a2a::find_agent(&self.api.venue, &self.owner, &self.head.agent).await?.is_none() {
+                return Ok(false);
+            }
+            Ok::<_, StoreError>(match self.api.verify_again(&self.headers).await? {
+                StreamCaller::WithoutToken => true,
+                StreamCaller::Refused => false,
+                StreamCaller::Verified(caller) => caller.reader().visibility(&self.head) == self.seen,
+            })
+        };
+        // While the store is away nothing new is read either.
+        checked.await.unwrap_or(true)
     }
 
     fn encode(&self, place: Option<LogPlace>, event: &A2aStreamEvent) -> Event {

@@ -1,8 +1,9 @@
 //! What a request says of its client: the revision, its capabilities, and the headers that repeat parts of the body.
 
-use super::message::{RpcRequest, is_id};
+use super::message::RpcRequest;
 use super::refusal::{INVALID_PARAMS, RpcRefusal};
 use crate::domain::visible::quote_foreign;
+use crate::http::json_rpc::is_id;
 use crate::view::mcp::named_parameter;
 use axum::http::HeaderMap;
 use base64::Engine;

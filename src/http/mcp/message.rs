@@ -2,10 +2,8 @@
 
 use super::refusal::{INVALID_REQUEST, PARSE_ERROR, RpcRefusal};
 use crate::domain::decode;
+use crate::http::json_rpc::{ID_BYTES, is_id};
 use serde_json::{Map, Value};
-
-/// Longest id that is a text, in bytes: it goes into every answer.
-const ID_BYTES: usize = 256;
 
 /// A message of a client.
 #[derive(Debug, PartialEq)]
@@ -79,15 +77,6 @@ pub(super) fn read(body: &[u8]) -> Result<RpcMessage, Box<MessageError>> {
         None => RpcMessage::Notification,
         Some(id) => RpcMessage::Request(RpcRequest { id, method, params }),
     })
-}
-
-/// Whether a value is a whole number or a short text.
-pub(super) fn is_id(id: &Value) -> bool {
-    match id {
-        Value::Number(number) => number.is_i64() || number.is_u64(),
-        Value::String(text) => text.len() <= ID_BYTES,
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
-    }
 }
 
 #[cfg(test)]

@@ -29,12 +29,13 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+/// A route whose answer may hold tasks with their messages, files and outputs.
 fn get_route<H, T>(path: &'static str, handler: H) -> Route
 where
     H: Handler<T, Api>,
     T: 'static,
 {
-    route("get", path, RouteAccess::AnyCaller, handler)
+    route("get", path, RouteAccess::AnyCaller, handler).with_value_reads()
 }
 
 fn post_route<H, T>(path: &'static str, handler: H) -> Route
@@ -42,5 +43,5 @@ where
     H: Handler<T, Api>,
     T: 'static,
 {
-    route("post", path, RouteAccess::AnyCaller, handler).with_optional_body(RouteSchema::Any)
+    route("post", path, RouteAccess::AnyCaller, handler).with_value_reads().with_optional_body(RouteSchema::Any)
 }

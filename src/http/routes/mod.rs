@@ -95,7 +95,8 @@ mod tests {
         assert_eq!((rules.access, rules.body, rules.reads), (RouteAccess::AnyCaller, BodyRule::Required, true));
         assert_eq!(methods("/mcp"), ["POST"]);
         let rules = route_rules("POST", Some("/a2a/{tenant}/{user}/{agent}"));
-        assert_eq!((rules.access, rules.body), (RouteAccess::AnyCaller, BodyRule::Optional));
+        assert_eq!((rules.access, rules.body, rules.reads), (RouteAccess::AnyCaller, BodyRule::Optional, true));
+        assert!(route_rules("GET", Some("/a2a/{tenant}/{user}/{agent}/tasks/{task}")).reads, "a task may be large");
     }
 
     #[test]

@@ -4,11 +4,15 @@ use super::input::plain_text;
 use super::question::question_ids;
 use super::reader::TaskReader;
 use crate::domain::approval::{Approval, ApprovalSubject, ApprovalVerdict, Question, QuestionKind};
+use crate::domain::ids::JobId;
 use crate::domain::job::Job;
 use crate::venue::approvals;
 use crate::venue::operation::OpError;
 use crate::view::a2a::A2aMessage;
 use serde_json::{Map, Value};
+
+/// Key of the data that names an approval, as the status of a task has it.
+const APPROVAL: &str = "approval";
 
 /// Words that approve a call.
 const YES: [&str; 5] = ["yes", "y", "true", "ok", "approve"];
@@ -16,18 +20,59 @@ const YES: [&str; 5] = ["yes", "y", "true", "ok", "approve"];
 /// Words that reject a call.
 const NO: [&str; 5] = ["no", "n", "false", "reject", "deny"];
 
+/// An answer to an approval, which isn't given yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PreparedAnswer {
+    /// Id of the approval.
+    pub approval: JobId,
+    verdict: ApprovalVerdict,
+}
+
 impl TaskReader<'_> {
-    /// Answers the first question of a task with a message; `input` is what the agent would read of it. Returns
-    /// `false` if the task asks nothing. The caller needs what every answer needs.
-    pub async fn answer(&self, job: &Job, message: &A2aMessage, input: &Value) -> Result<bool, OpError> {
+    /// Reads a message as the answer to a question of a task: the one that the message names, or the first. `input` is
+    /// what the agent would read of the message. `None` if the task asks nothing. The caller needs what every answer
+    /// needs.
+    pub async fn read_answer(
+        &self,
+        job: &Job,
+        message: &A2aMessage,
+        input: &Value,
+    ) -> Result<Option<PreparedAnswer>, OpError> {
         let open = self.open_approvals(job).await?;
-        let Some(approval) = open.first() else { return Ok(false) };
+        let Some(first) = open.first() else { return Ok(None) };
+        // Errors below tell what is asked. All approvals of a job need the same of their answerers.
+        approvals::check_may_answer(self.caller, first)?;
+        let approval = choose(&open, named_approval(&given_data(message)))?.unwrap_or(first);
+        self.prepare(approval, message, input).map(Some)
+    }
+
+    /// Reads a message again as the answer to this approval; `None` if the approval is gone.
+    pub async fn read_answer_again(
+        &self,
+        approval: &JobId,
+        message: &A2aMessage,
+        input: &Value,
+    ) -> Result<Option<PreparedAnswer>, OpError> {
+        let found = approvals::get(&*self.venue.store, &self.caller.owner, approval).await?;
+        let Some((approval, _)) = found else { return Ok(None) };
+        approvals::check_may_answer(self.caller, &approval)?;
+        self.prepare(&approval, message, input).map(Some)
+    }
+
+    fn prepare(&self, approval: &Approval, message: &A2aMessage, input: &Value) -> Result<PreparedAnswer, OpError> {
+        let mut given = given_data(message);
+        if named_approval(&given).is_some() {
+            given.shift_remove(APPROVAL);
+        }
         let plain = plain_text(message);
         let whole = self.may_answer_directly().then(|| input.to_string());
         let said = SaidText { plain: plain.as_deref(), whole: whole.as_deref() };
-        let verdict = verdict(approval, message, said)?;
-        approvals::decide(self.venue, self.caller, &approval.id, verdict, None).await?;
-        Ok(true)
+        Ok(PreparedAnswer { approval: approval.id.clone(), verdict: verdict(approval, given, said)? })
+    }
+
+    /// Gives an answer. The same answer again changes nothing.
+    pub async fn give_answer(&self, answer: PreparedAnswer) -> Result<(), OpError> {
+        approvals::decide(self.venue, self.caller, &answer.approval, answer.verdict, None).await.map(drop)
     }
 }
 
@@ -40,10 +85,38 @@ struct SaidText<'a> {
     whole: Option<&'a str>,
 }
 
-/// Returns the answer that a message gives.
-fn verdict(approval: &Approval, message: &A2aMessage, text: SaidText<'_>) -> Result<ApprovalVerdict, OpError> {
+/// Returns the data of a message as one map.
+fn given_data(message: &A2aMessage) -> Map<String, Value> {
     let given = message.parts.iter().filter_map(|part| part.data.as_ref()?.as_object());
-    let given: Map<String, Value> = given.flatten().map(|(key, value)| (key.clone(), value.clone())).collect();
+    given.flatten().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Returns the id of the approval that the data of an answer name.
+fn named_approval(given: &Map<String, Value>) -> Option<JobId> {
+    given.get(APPROVAL)?.as_str().and_then(|text| JobId::new(text).ok())
+}
+
+/// Returns the approval that an answer names; `None` if the first one is meant. Where several calls wait, a bare `yes`
+/// could permit one that its author hasn't seen.
+fn choose(open: &[Approval], named: Option<JobId>) -> Result<Option<&Approval>, OpError> {
+    if let Some(named) = named {
+        let gone =
+            || OpError::Conflict(format!("approval `{named}` isn't open: the status of the task has what is asked"));
+        return open.iter().find(|approval| approval.id == named).map(Some).ok_or_else(gone);
+    }
+    let is_call = |approval: &Approval| matches!(approval.subject, ApprovalSubject::Call { .. });
+    if open.len() > 1 && open.first().is_some_and(is_call) {
+        return Err(OpError::Invalid(format!(
+            "the task asks {} things at once: name the call by data `{{\"{APPROVAL}\": ID, \"approve\": true}}` with the id \
+             in the task's status",
+            open.len()
+        )));
+    }
+    Ok(None)
+}
+
+/// Returns the answer that a message gives; `given` is its data.
+fn verdict(approval: &Approval, given: Map<String, Value>, text: SaidText<'_>) -> Result<ApprovalVerdict, OpError> {
     match &approval.subject {
         ApprovalSubject::Call { operation, .. } => {
             let reason = given.get("reason").and_then(Value::as_str).map(str::to_owned);
@@ -101,6 +174,15 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn approval(id: char, subject: &Value) -> Approval {
+        let mut value = json!({
+            "id": id.to_string().repeat(32), "agent": "clerk", "session": "s", "turn": 1, "index": 0, "tool": "t",
+            "digest": "", "asked": 1, "expires": 9,
+        });
+        value.as_object_mut().unwrap().extend(subject.as_object().unwrap().clone());
+        serde_json::from_value(value).unwrap()
+    }
+
     fn asks(value: Value) -> Vec<Question> {
         serde_json::from_value(value).unwrap()
     }
@@ -127,6 +209,26 @@ mod tests {
             let found = answers(&asks(asked.clone()), given, said).ok().map(Value::Object);
             assert_eq!(found, expected, "{asked} {text:?}");
         }
+    }
+
+    #[test]
+    fn of_several_calls_the_answer_names_one() {
+        let call = json!({"call": {"operation": "v/ops/http/post", "arguments": {}}});
+        let asked = json!({"questions": {"title": "?", "asks": []}});
+        let id = |digit: char| digit.to_string().repeat(32);
+        let chosen = |open: &[Approval], given: Value| {
+            let found = choose(open, named_approval(given.as_object().unwrap()));
+            let id = |approval: &Approval| approval.id.to_string();
+            found.map(|found| found.map(id)).map_err(|error| matches!(error, OpError::Conflict(_)))
+        };
+        let (one, two) = (approval('1', &call), approval('2', &call));
+        assert_eq!(chosen(std::slice::from_ref(&one), json!({"approve": true})), Ok(None));
+        let open = [one, two];
+        assert_eq!(chosen(&open, json!({"approve": true})), Err(false), "which one?");
+        assert_eq!(chosen(&open, json!({"approval": id('2'), "approve": true})), Ok(Some(id('2'))));
+        assert_eq!(chosen(&open, json!({"approval": id('3'), "approve": true})), Err(true), "it was answered");
+        let open = [approval('1', &asked), approval('2', &call)];
+        assert_eq!(chosen(&open, json!({"size": "L"})), Ok(None), "the first question");
     }
 
     #[test]

@@ -21,6 +21,32 @@ const OUTPUT: &str = "output";
 /// Bytes of a file that is sent in a part; a larger one is sent as a link.
 const INLINE_BYTES: usize = 1024 * 1024;
 
+/// Bytes of all files that are sent in one answer; further ones are sent as links. A message of a few kilobytes may
+/// refer to one file a hundred times.
+const ANSWER_FILE_BYTES: usize = 4 * INLINE_BYTES;
+
+/// Room for files in one answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FileRoom {
+    bytes_left: usize,
+}
+
+impl FileRoom {
+    /// Returns the room of an answer without files.
+    pub(super) const fn of_answer() -> Self {
+        Self { bytes_left: ANSWER_FILE_BYTES }
+    }
+
+    /// Takes room for a file of this size; `false` if the file is to be a link.
+    fn take(&mut self, size: usize) -> bool {
+        let is_inline = size <= INLINE_BYTES && size <= self.bytes_left;
+        if is_inline {
+            self.bytes_left -= size;
+        }
+        is_inline
+    }
+}
+
 /// Output of an agent that writes parts itself.
 enum OwnOutput {
     /// Parts of the artifact.
@@ -59,10 +85,10 @@ pub(super) fn referenced_asset(value: &Value) -> Option<AssetId> {
 
 impl TaskReader<'_> {
     /// Returns the artifacts of a job: its output, once it is complete.
-    pub async fn artifacts(&self, job: &Job) -> Result<Vec<A2aArtifact>, StoreError> {
+    pub(super) async fn artifacts(&self, job: &Job, room: &mut FileRoom) -> Result<Vec<A2aArtifact>, StoreError> {
         let output = job.result.as_ref().and_then(|result| result.output.as_ref());
         let Some(output) = output.filter(|_| self.sees_whole(job)) else { return Ok(Vec::new()) };
-        let parts = self.output_parts(output).await?;
+        let parts = self.output_parts(output, room).await?;
         Ok(vec![A2aArtifact { artifact_id: OUTPUT.to_owned(), name: None, parts, metadata: None }])
     }
 
@@ -78,33 +104,37 @@ impl TaskReader<'_> {
             context_id: Some(job.head.session.to_string()),
             task_id: None,
             role: A2aRole::Agent,
-            parts: self.resolve_files(parts).await?,
+            parts: self.resolve_files(parts, &mut FileRoom::of_answer()).await?,
             metadata: None,
             extensions: None,
             reference_task_ids: None,
         }))
     }
 
-    async fn output_parts(&self, output: &Value) -> Result<Vec<A2aPart>, StoreError> {
+    async fn output_parts(&self, output: &Value, room: &mut FileRoom) -> Result<Vec<A2aPart>, StoreError> {
         if has_whole_messages(self.agent)
             && let Some(OwnOutput::Parts(parts) | OwnOutput::Message(parts)) = own_output(output)
         {
-            return self.resolve_files(parts).await;
+            return self.resolve_files(parts, room).await;
         }
         let part = match output {
             Value::String(text) => A2aPart { media_type: Some("text/plain".into()), ..A2aPart::of_text(text.as_str()) },
             value => A2aPart { media_type: Some("application/json".into()), ..A2aPart::of_data(value.clone()) },
         };
-        self.resolve_files(vec![part]).await
+        self.resolve_files(vec![part], room).await
     }
 
     /// Replaces references to assets by files, as far as the reader may read them.
-    pub(super) async fn resolve_files(&self, parts: Vec<A2aPart>) -> Result<Vec<A2aPart>, StoreError> {
+    pub(super) async fn resolve_files(
+        &self,
+        parts: Vec<A2aPart>,
+        room: &mut FileRoom,
+    ) -> Result<Vec<A2aPart>, StoreError> {
         let mut resolved = Vec::with_capacity(parts.len());
         for part in parts {
             let asset = part.data.as_ref().and_then(referenced_asset);
             let file = match asset {
-                Some(asset) => self.file_part(&asset, &part).await?,
+                Some(asset) => self.file_part(&asset, &part, room).await?,
                 None => None,
             };
             resolved.push(file.unwrap_or(part));
@@ -112,8 +142,14 @@ impl TaskReader<'_> {
         Ok(resolved)
     }
 
-    /// Returns an asset as a file: its bytes, or a link where it is large. `None` if the reader may not read it.
-    async fn file_part(&self, id: &AssetId, part: &A2aPart) -> Result<Option<A2aPart>, StoreError> {
+    /// Returns an asset as a file: its bytes, or a link where there is no room for them. `None` if the reader may not
+    /// read it.
+    async fn file_part(
+        &self,
+        id: &AssetId,
+        part: &A2aPart,
+        room: &mut FileRoom,
+    ) -> Result<Option<A2aPart>, StoreError> {
         if self.caller.authority.permits("crud/read", ResourcePath::asset(id)).is_err() {
             return Ok(None);
         }
@@ -126,14 +162,13 @@ impl TaskReader<'_> {
             metadata: part.metadata.clone(),
             ..A2aPart::default()
         };
-        match self.url.filter(|_| size > INLINE_BYTES) {
-            Some(url) => file.url = Some(format!("{}/api/v1/assets/0x{id}/content", url.trim_end_matches('/'))),
-            None if size > INLINE_BYTES => return Ok(None),
-            None => {
-                let Some(asset) = assets::read_content(venue, owner, id).await? else { return Ok(None) };
-                file.raw = Some(BASE64_STANDARD.encode(asset.bytes));
-            }
+        if room.take(size) {
+            let Some(asset) = assets::read_content(venue, owner, id).await? else { return Ok(None) };
+            file.raw = Some(BASE64_STANDARD.encode(asset.bytes));
+            return Ok(Some(file));
         }
+        let Some(url) = self.url else { return Ok(None) };
+        file.url = Some(format!("{}/api/v1/assets/0x{id}/content", url.trim_end_matches('/')));
         Ok(Some(file))
     }
 }
@@ -166,6 +201,18 @@ mod tests {
         ] {
             assert_eq!(kind(output.clone()), expected, "{output}");
         }
+    }
+
+    #[test]
+    fn files_beyond_the_room_of_an_answer_are_links() {
+        let mut room = FileRoom::of_answer();
+        for (size, is_inline) in
+            [(INLINE_BYTES + 1, false), (INLINE_BYTES, true), (INLINE_BYTES, true), (INLINE_BYTES, true)]
+        {
+            assert_eq!(room.take(size), is_inline, "{size}");
+        }
+        assert!(room.take(INLINE_BYTES - 1) && !room.take(2) && room.take(1) && !room.take(1));
+        assert!(room.take(0), "an empty file is no link");
     }
 
     #[test]

@@ -30,6 +30,9 @@ const VERSION_HEADER: HeaderName = HeaderName::from_static("a2a-version");
 /// Time for one post: the protocol recommends 10 to 30 s.
 const POST_TIME: Duration = Duration::from_secs(20);
 
+/// Time after which a step ends though there are more events: a slow server must not keep the slot of another delivery.
+const STEP_TIME: Duration = Duration::from_secs(30);
+
 /// Shortest and longest pause between two looks at a task that has nothing new. A task that changed long ago is looked
 /// at less often.
 const LOOK_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
@@ -68,7 +71,7 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result
     let key = keys::job_notification(&task, &notification);
     let (stored, version) = venue.store.get_versioned::<PushNotification>(owner, &key).await?;
     // A notification that was set anew is delivered by another job.
-    let Some(stored) = stored.filter(|stored| stored.delivery.as_ref() == Some(&held.head().id)) else {
+    let Some(stored) = stored.filter(|stored| stored.delivery == held.head().id) else {
         return Ok(RunOutcome::Ended(JobResult::complete(json!({"delivered": false}))));
     };
     NotificationDelivery { venue, owner, caller: &caller, task, stored, version }.step().await
@@ -94,6 +97,7 @@ impl NotificationDelivery<'_> {
         let over = || Ok(RunOutcome::Ended(JobResult::complete(json!({"delivered": true}))));
         let Some(head) = jobs::head(self.venue, self.owner, &self.task).await? else { return over() };
         let Some((agent, _)) = agents::get(self.venue, self.owner, &head.agent).await? else { return over() };
+        let until = self.venue.clock.steady() + STEP_TIME;
         loop {
             let reader = TaskReader { venue: self.venue, caller: self.caller, agent: &agent, url: None };
             let Some(page) = reader.read_log(&head, self.stored.sent).await? else { return over() };
@@ -103,6 +107,9 @@ impl NotificationDelivery<'_> {
                     Ok(()) => {
                         if !self.note_sent(place).await? {
                             return Ok(RunOutcome::Retry);
+                        }
+                        if self.venue.clock.steady() >= until {
+                            return Ok(RunOutcome::Later(LOOK_PAUSES.0));
                         }
                     }
                     Err(error) => return self.note_failure(&error).await,
@@ -125,11 +132,13 @@ impl NotificationDelivery<'_> {
     /// Posts one event. The address and its host are checked for each post, as for every other call.
     async fn post(&self, place: LogPlace, body: Vec<u8>) -> Result<(), OpError> {
         let url = Url::parse(&self.stored.url).map_err(|error| OpError::Invalid(error.to_string()))?;
-        let permitted = |url: &Url| {
-            let permitted = self.caller.authority.permits("http/post", url_resource(url));
-            permitted.map_err(|denied| OpError::Denied(denied.model_text("a push notification")))
+        let permitted = self.caller.authority.permits("http/post", url_resource(&url));
+        permitted.map_err(|denied| OpError::Denied(denied.model_text("a push notification")))?;
+        // A post that is redirected comes to most servers as a request without a body, and an answer to that is none.
+        let refuse_redirect = |target: &Url| -> Result<(), OpError> {
+            let target = url_resource(target);
+            Err(OpError::Upstream(format!("the server redirects to `{target}`, which is not followed")))
         };
-        permitted(&url)?;
         let ask = OutgoingRequest {
             method: Method::POST,
             url,
@@ -139,7 +148,7 @@ impl NotificationDelivery<'_> {
             repeatable: true,
             shown: None,
         };
-        let answer = self.venue.catalog.hosts.send(ask, &permitted).await?;
+        let answer = self.venue.catalog.hosts.send(ask, &refuse_redirect).await?;
         if (200..300).contains(&answer.status) {
             return Ok(());
         }

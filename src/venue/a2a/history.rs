@@ -1,7 +1,8 @@
 //! The history of a task: messages of clients, and of the agent in its turns, in the order in which they were sent.
 
+use super::artifact::FileRoom;
 use super::log::turn_message;
-use super::messages;
+use super::messages::{self, TaskMessage};
 use super::reader::TaskReader;
 use crate::domain::job::Job;
 use crate::domain::session::TurnRecord;
@@ -13,16 +14,36 @@ use crate::view::a2a::A2aMessage;
 const STEPS: usize = 10;
 
 impl TaskReader<'_> {
+    /// Finds a message to a task by its id and its parts among the last ones: a client that got no answer sends its
+    /// message again.
+    pub async fn find_sent(&self, job: &Job, message: &A2aMessage) -> Result<Option<TaskMessage>, StoreError> {
+        if !self.sees_whole(job) {
+            return Ok(None);
+        }
+        let sent = messages::list_last(self.venue, &self.caller.owner, &job.head, usize::MAX).await?;
+        let is_same = |sent: &TaskMessage| {
+            let found = &sent.message;
+            !sent.begins && found.message_id == message.message_id && found.parts == message.parts
+        };
+        Ok(sent.into_iter().rfind(is_same))
+    }
+
     /// Returns the last messages of a task, at most `most`, in order. What its reader may not see is left out.
-    pub async fn history(&self, job: &Job, most: usize) -> Result<Vec<A2aMessage>, StoreError> {
+    pub(super) async fn history(
+        &self,
+        job: &Job,
+        most: usize,
+        room: &mut FileRoom,
+    ) -> Result<Vec<A2aMessage>, StoreError> {
         if most == 0 || !self.sees_whole(job) {
             return Ok(Vec::new());
         }
-        let sent = messages::list(self.venue, &self.caller.owner, &job.head).await?;
+        let sent = messages::list_last(self.venue, &self.caller.owner, &job.head, most).await?;
+        // What was said before these is before the last `most` messages.
         let begin = sent.first().map_or(0, |first| first.turn);
         let mut said: Vec<(Millis, A2aMessage)> = Vec::with_capacity(sent.len());
         for stored in sent {
-            let parts = self.resolve_files(stored.message.parts).await?;
+            let parts = self.resolve_files(stored.message.parts, room).await?;
             let (context_id, task_id) = (Some(job.head.session.to_string()), Some(job.head.id.to_string()));
             said.push((stored.at, A2aMessage { context_id, task_id, parts, ..stored.message }));
         }

@@ -4,16 +4,23 @@ use super::has_whole_messages;
 use super::reader::TaskReader;
 use crate::domain::asset::{AssetError, Draft};
 use crate::domain::authority::ResourcePath;
-use crate::domain::ids::{EventId, sha256_hex};
+use crate::domain::ids::{AgentId, EventId, sha256_hex};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::SUBMISSION_BYTES;
 use crate::domain::media::KEY as ASSET_KEY;
+use crate::domain::principal::Principal;
 use crate::store::StoreError;
 use crate::venue::{assets, ingress};
 use crate::view::a2a::{A2aMessage, A2aPart, A2aRole};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine, alphabet};
 use serde_json::{Value, json};
+
+/// Base64 with padding or without.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Parts of a message at most.
 const PARTS: usize = 100;
@@ -64,14 +71,16 @@ pub struct AgentInput {
     pub message: A2aMessage,
 }
 
-/// Returns the id of a submission: a message that comes again in its context, or to its task, is the same submission.
-/// A message that begins a context has no place at which it could be known again.
-pub fn event_id(message: &A2aMessage) -> EventId {
-    let A2aMessage { message_id, context_id, task_id, parts, .. } = message;
-    if context_id.is_none() && task_id.is_none() {
+/// Returns the id of a submission: a message of a caller that comes again in its context, or to its task, is the same
+/// submission. Another caller, or another agent, may have the same context and the same ids of messages. A message that
+/// begins a context has no place at which it could be known again.
+pub fn event_id(message: &A2aMessage, agent: &AgentId, by: &Principal) -> EventId {
+    let (context, task) = (message.context(), message.task());
+    if context.is_none() && task.is_none() {
         return ingress::fresh_id();
     }
-    let said = json!(["a2a", context_id, task_id, message_id, parts]).to_string();
+    let A2aMessage { message_id, parts, .. } = message;
+    let said = json!(["a2a", by.mark(), agent, context, task, message_id, parts]).to_string();
     EventId::new(format!("a2a-{}", &sha256_hex(said.as_bytes())[..32])).unwrap_or_else(|_| ingress::fresh_id())
 }
 
@@ -145,14 +154,19 @@ impl TaskReader<'_> {
     async fn store_file(&self, at: usize, part: &A2aPart, raw: &str) -> Result<Value, InputError> {
         let permitted = self.caller.authority.permits("asset/store", ResourcePath::whole_namespace(Namespace::Assets));
         permitted.map_err(|denied| InputError::Denied(denied.model_text("a message with a file")))?;
-        let bytes = BASE64_STANDARD.decode(raw);
-        let bytes = bytes.map_err(|error| InputError::Message(format!("`message.parts[{at}].raw`: {error}")))?;
+        let bytes =
+            decode_raw(raw).map_err(|error| InputError::Message(format!("`message.parts[{at}].raw`: {error}")))?;
         let kind = part.media_type.as_deref().unwrap_or("application/octet-stream");
         let draft = Draft::new(bytes, kind, part.filename.clone(), None, self.venue.now());
         let draft = draft.map_err(|error| InputError::Asset { at, error })?;
         let (id, ..) = assets::put(self.venue, &self.caller.owner, &draft).await?;
         Ok(json!({ASSET_KEY: format!("a/{id}")}))
     }
+}
+
+/// Decodes the bytes of a file. JSON of protobuf has them in either alphabet, with padding or without.
+fn decode_raw(text: &str) -> Result<Vec<u8>, DecodeError> {
+    BASE64.decode(text.replace('-', "+").replace('_', "/"))
 }
 
 /// Returns what an agent reads of parts: the content of one, or a list.
@@ -220,17 +234,39 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_read_in_every_form_of_base64() {
+        for (text, expected) in [
+            ("+/8=", Some(&[0xfb, 0xff][..])),
+            ("-_8=", Some(&[0xfb, 0xff][..])),
+            ("-_8", Some(&[0xfb, 0xff][..])),
+            ("", Some(&[][..])),
+            ("no base64", None),
+        ] {
+            assert_eq!(decode_raw(text).ok().as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_repeated_message_has_the_same_id_in_its_context() {
+        let agent = |name: &str| AgentId::new(name).unwrap();
+        let id = |message: &A2aMessage| event_id(message, &agent("clerk"), &Principal::ANYBODY);
         let first = message(&json!([{"text": "a"}]));
-        assert_ne!(event_id(&first), event_id(&first), "nothing says that it comes again");
+        let empty = A2aMessage { context_id: Some(String::new()), task_id: Some(String::new()), ..first.clone() };
+        for unplaced in [&first, &empty] {
+            assert_ne!(id(unplaced), id(unplaced), "nothing says that it comes again");
+        }
         let placed = A2aMessage { context_id: Some("c".into()), ..first.clone() };
-        assert_eq!(event_id(&placed), event_id(&placed));
+        assert_eq!(id(&placed), id(&placed));
+        assert_eq!(id(&placed), id(&A2aMessage { task_id: Some(String::new()), ..placed.clone() }));
         let others = [
             A2aMessage { context_id: Some("d".into()), ..first.clone() },
             A2aMessage { task_id: Some("c".into()), ..first },
             A2aMessage { message_id: "n".into(), ..placed.clone() },
             A2aMessage { parts: vec![A2aPart::of_text("b")], ..placed.clone() },
         ];
-        assert!(others.iter().all(|other| event_id(other) != event_id(&placed)));
+        assert!(others.iter().all(|other| id(other) != id(&placed)));
+        let ann = Principal::bearer("acme/ann", None, None);
+        assert_ne!(event_id(&placed, &agent("clerk"), &ann), id(&placed));
+        assert_ne!(event_id(&placed, &agent("other"), &Principal::ANYBODY), id(&placed));
     }
 }

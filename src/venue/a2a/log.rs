@@ -3,6 +3,7 @@
 //! The same records give the same events to every reader, in every process, whenever it reads. What a worker does
 //! inside a turn is in no event: a turn is told when it is committed.
 
+use super::artifact::FileRoom;
 use super::place::LogPlace;
 use super::question::{self, ASK};
 use super::reader::TaskReader;
@@ -123,7 +124,7 @@ impl TaskReader<'_> {
     /// Returns the events that end a task: its outputs, and its last state.
     async fn end_events(&self, job: &Job) -> Result<Vec<LogEvent>, StoreError> {
         let (task_id, context_id) = (job.head.id.to_string(), job.head.session.to_string());
-        let artifacts = self.artifacts(job).await?;
+        let artifacts = self.artifacts(job, &mut FileRoom::of_answer()).await?;
         let updates = artifacts.into_iter().map(|artifact| {
             A2aStreamEvent::ArtifactUpdate(A2aArtifactUpdate {
                 task_id: task_id.clone(),

@@ -23,7 +23,7 @@ pub mod reader;
 mod status;
 pub mod task;
 
-use crate::domain::agent::{AgentRecord, AgentStatus};
+use crate::domain::agent::AgentRecord;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::job::{Job, JobHead};
 use crate::store::StoreError;
@@ -32,10 +32,10 @@ use crate::venue::{Venue, agents};
 /// Version of the protocol, major and minor.
 pub const VERSION: &str = "1.0";
 
-/// Returns an agent that is published and takes work; `None` tells nothing else about it.
+/// Returns an agent that is published by this protocol and takes work; `None` tells nothing else about it.
 pub async fn find_agent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<AgentRecord>, StoreError> {
     let found = agents::get(venue, owner, id).await?.map(|(record, _)| record);
-    Ok(found.filter(|record| record.config.a2a.is_some() && record.status != AgentStatus::Terminated))
+    Ok(found.filter(|record| record.config.a2a.is_some() && record.status.takes_work()))
 }
 
 /// Whether a published agent reads whole messages and gives parts.

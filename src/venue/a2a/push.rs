@@ -1,19 +1,25 @@
 //! Push notifications of tasks: where updates are sent, and the job that sends them.
 //!
-//! A notification is a document of its task. An open task's notification has a job of its own, which a worker runs in
-//! steps ([`super::deliver`]): it reads the task's log from the place that was delivered last, and holds no slot between
-//! two steps. Its credentials are sealed with the venue's keys.
+//! A notification is a document of its task. It has a job of its own, which a worker runs in steps
+//! ([`super::deliver`]): it reads the task's log from the place that was delivered last, and holds no slot between two
+//! steps. A task that has ended gets one, too: it may have ended while the notification was set, and its client waits
+//! for its end. Its credentials are sealed with the venue's keys.
+//!
+//! An address may hold a secret, and whoever sets a notification anew takes it from its client: only the caller who set
+//! it, and those who may cancel the task, read, replace and delete it.
 
 use super::place::LogPlace;
 use super::reader::TaskReader;
+use crate::domain::authority::ResourcePath;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject, sha256_hex};
 use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
 use crate::domain::job::{Job, JobHead};
+use crate::domain::limits::INVOKED_OPEN;
 use crate::domain::priority::Priority;
 use crate::domain::secret::{PlainSecret, SecretRecord};
 use crate::domain::time::Millis;
-use crate::store::{DocWrite, Edit, StoreError, keys};
+use crate::store::{DocWrite, Edit, StoreError, Window, keys};
 use crate::venue::operation::OpError;
 use crate::venue::operation_jobs::{self, InvokedAdmission};
 use crate::venue::outbound::url_resource;
@@ -30,6 +36,9 @@ const OPERATION: &str = "v/ops/a2a/notify";
 
 /// Notifications of one task at most.
 const NOTIFICATIONS: usize = 20;
+
+/// Open operations of an owner beyond which no push notification is set.
+const DELIVERY_ROOM: usize = INVOKED_OPEN / 2;
 
 /// Bytes of an id at most.
 const ID_BYTES: usize = 128;
@@ -62,9 +71,11 @@ pub struct PushNotification {
     /// Number of failures since.
     #[serde(default)]
     pub failures: u32,
-    /// Job that delivers it; absent for a task that had ended.
+    /// Job that delivers it.
+    pub delivery: JobId,
+    /// Mark of the caller who set it; `None` where callers need no token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delivery: Option<JobId>,
+    pub by: Option<String>,
     /// Time at which it was set.
     pub created: Millis,
 }
@@ -133,29 +144,14 @@ pub fn view(task: &JobId, stored: &PushNotification) -> A2aNotificationConfig {
     }
 }
 
-/// Returns a notification of a task.
-pub async fn get(venue: &Venue, owner: &Owner, task: &JobId, id: &str) -> Result<Option<PushNotification>, StoreError> {
-    venue.store.get(owner, &keys::job_notification(task, id)).await
-}
-
 /// Returns all notifications of a task.
-pub async fn list(venue: &Venue, owner: &Owner, task: &JobId) -> Result<Vec<PushNotification>, StoreError> {
+async fn list(venue: &Venue, owner: &Owner, task: &JobId) -> Result<Vec<PushNotification>, StoreError> {
     let mut found = Vec::new();
     let mut pages = venue.store.docs(owner, keys::job_notifications(task));
     while let Some(page) = pages.records::<PushNotification>().await? {
         found.extend(page.into_iter().map(|(_, stored)| stored));
     }
     Ok(found)
-}
-
-/// Deletes a notification and cancels its delivery. One that isn't there is deleted.
-pub async fn delete(venue: &Venue, owner: &Owner, task: &JobId, id: &str) -> Result<(), StoreError> {
-    let Some(stored) = get(venue, owner, task, id).await? else { return Ok(()) };
-    venue.store.write(venue.now(), owner, &[DocWrite::delete(keys::job_notification(task, id))]).await?;
-    if let Some(delivery) = &stored.delivery {
-        jobs::cancel(venue, owner, delivery, Some("its push notification was deleted")).await?;
-    }
-    Ok(())
 }
 
 /// Returns the name under which the credentials of a notification are sealed.
@@ -174,6 +170,40 @@ pub struct CheckedNotification {
 }
 
 impl TaskReader<'_> {
+    /// Returns a notification of a task; `None` also if this caller may not see it.
+    pub async fn notification(&self, task: &JobId, id: &str) -> Result<Option<PushNotification>, StoreError> {
+        let key = keys::job_notification(task, id);
+        let found = self.venue.store.get::<PushNotification>(&self.caller.owner, &key).await?;
+        Ok(found.filter(|stored| self.check_access(task, stored).is_ok()))
+    }
+
+    /// Returns the notifications of a task that this caller may see.
+    pub async fn notifications(&self, task: &JobId) -> Result<Vec<PushNotification>, StoreError> {
+        let mut found = list(self.venue, &self.caller.owner, task).await?;
+        found.retain(|stored| self.check_access(task, stored).is_ok());
+        Ok(found)
+    }
+
+    /// Deletes a notification and cancels its delivery. One that isn't there is deleted.
+    pub async fn delete_notification(&self, task: &JobId, id: &str) -> Result<(), NotificationError> {
+        let (venue, owner, key) = (self.venue, &self.caller.owner, keys::job_notification(task, id));
+        let Some(stored) = venue.store.get::<PushNotification>(owner, &key).await? else { return Ok(()) };
+        self.check_access(task, &stored)?;
+        venue.store.write(venue.now(), owner, &[DocWrite::delete(key)]).await?;
+        jobs::cancel(venue, owner, &stored.delivery, Some("its push notification was deleted")).await?;
+        Ok(())
+    }
+
+    /// Checks that this caller set a notification, or may cancel its task.
+    fn check_access(&self, task: &JobId, stored: &PushNotification) -> Result<(), NotificationError> {
+        let is_own = stored.by.is_some() && stored.by.as_deref() == self.caller.principal.mark();
+        if is_own || self.caller.operator {
+            return Ok(());
+        }
+        let permitted = self.caller.authority.permits("job/cancel", ResourcePath::job(task));
+        permitted.map_err(|denied| NotificationError::Denied(denied.model_text("another caller's push notification")))
+    }
+
     /// Checks a notification before anything is done: its form, and that this caller and this venue may call its
     /// address. The name in the address is looked up, and checked, for each connection.
     pub fn check_notification(&self, config: &A2aNotificationConfig) -> Result<CheckedNotification, NotificationError> {
@@ -205,8 +235,9 @@ impl TaskReader<'_> {
         Ok(CheckedNotification { id, url, scheme, authorization })
     }
 
-    /// Sets a notification of a task, in the place of one of its id. Events behind `from` are delivered. After it the
-    /// notification is durable; after a crash before it, or in the middle, the client sets it again.
+    /// Sets a notification of a task, in the place of one of its id. Events behind `from` are delivered, or where it
+    /// replaces one, what that has not delivered. After it the notification is durable; after a crash before it, or in the
+    /// middle, the client sets it again.
     pub async fn set_notification(
         &self,
         job: &Job,
@@ -222,12 +253,12 @@ impl TaskReader<'_> {
                 "the task has {NOTIFICATIONS} push notifications; delete one before setting another"
             )));
         }
+        self.check_delivery_room().await?;
         let now = venue.now();
         let sealed =
             authorization.map(|value| venue.secrets.seal_unlisted(owner, &credentials_name(task, &id), &value, now));
         let sealed = sealed.transpose().map_err(NotificationError::Secret)?;
         let delivery = self.delivery_head(task, &id, &url, now);
-        let is_open = !job.status.is_terminal();
         let stored = PushNotification {
             id,
             url: url.to_string(),
@@ -235,30 +266,52 @@ impl TaskReader<'_> {
             authorization: sealed,
             sent: from,
             failures: 0,
-            delivery: is_open.then(|| delivery.id.clone()),
+            delivery: delivery.id.clone(),
+            by: self.caller.principal.mark().map(str::to_owned),
             created: now,
         };
         let replaced = self.replace(task, &stored).await?;
-        if is_open && let Err(error) = self.admit_delivery(&delivery, token_owner).await {
+        if let Err(error) = self.admit_delivery(&delivery, token_owner).await {
             let key = keys::job_notification(task, &stored.id);
             venue.store.write(venue.now(), owner, &[DocWrite::delete(key)]).await?;
             return Err(error);
         }
-        if let Some(before) = replaced.and_then(|before| before.delivery) {
-            jobs::cancel(venue, owner, &before, Some("its push notification was set anew")).await?;
+        if let Some(before) = replaced {
+            jobs::cancel(venue, owner, &before.delivery, Some("its push notification was set anew")).await?;
         }
         Ok(stored)
     }
 
+    /// Checks that deliveries leave room for other operations of the owner: that of a task which waits is open for days.
+    async fn check_delivery_room(&self) -> Result<(), NotificationError> {
+        let count = Window { reverse: false, skip: 0, limit: 0, values: false };
+        let open = self.venue.store.page(&self.caller.owner, keys::INVOKED_DUE, count).await?.total;
+        if open < DELIVERY_ROOM {
+            return Ok(());
+        }
+        Err(NotificationError::Limit(format!(
+            "{open} operations of this owner have not ended, and {DELIVERY_ROOM} are most for setting a push notification; \
+             delete others, or try again when some have ended"
+        )))
+    }
+
     /// Writes a notification; returns the one that it replaces.
-    async fn replace(&self, task: &JobId, stored: &PushNotification) -> Result<Option<PushNotification>, StoreError> {
+    async fn replace(
+        &self,
+        task: &JobId,
+        stored: &PushNotification,
+    ) -> Result<Option<PushNotification>, NotificationError> {
         let (venue, owner) = (self.venue, &self.caller.owner);
         let key = keys::job_notification(task, &stored.id);
         let quota = venue.quota().await;
         let attempt = || async {
             let (before, version) = venue.store.get_versioned::<PushNotification>(owner, &key).await?;
-            let write = DocWrite::json(key.as_str(), stored).at_version(version);
-            Ok::<_, StoreError>(Edit::write([write], before).with_quota(quota))
+            if let Some(before) = &before {
+                self.check_access(task, before)?;
+            }
+            let sent = before.as_ref().map_or(stored.sent, |before| before.sent);
+            let write = DocWrite::json(key.as_str(), &PushNotification { sent, ..stored.clone() }).at_version(version);
+            Ok::<_, NotificationError>(Edit::write([write], before).with_quota(quota))
         };
         venue.store.edit(venue.now(), owner, "push notification", &stored.id, attempt).await
     }

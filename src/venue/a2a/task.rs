@@ -1,5 +1,6 @@
 //! Tasks as clients see them: found, read, listed.
 
+use super::artifact::FileRoom;
 use super::has_whole_messages;
 use super::is_task_of;
 use super::reader::TaskReader;
@@ -72,8 +73,10 @@ impl TaskReader<'_> {
     /// Returns a job as a task.
     pub async fn read(&self, job: &Job, wanted: TaskParts) -> Result<A2aTask, StoreError> {
         let most = wanted.history.unwrap_or(usize::MAX);
-        let history = self.history(job, most).await?;
-        let artifacts = if wanted.artifacts { Some(self.artifacts(job).await?) } else { None };
+        let mut room = FileRoom::of_answer();
+        // The outputs first: for the files of the history there is a link.
+        let artifacts = if wanted.artifacts { Some(self.artifacts(job, &mut room).await?) } else { None };
+        let history = self.history(job, most, &mut room).await?;
         Ok(A2aTask {
             id: job.head.id.to_string(),
             context_id: job.head.session.to_string(),

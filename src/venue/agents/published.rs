@@ -1,7 +1,7 @@
 //! Agents that programs outside see: those whose configuration publishes them.
 
+use crate::domain::agent::AgentRecord;
 use crate::domain::agent::published::PublishedSettings;
-use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::decode;
 use crate::domain::ids::{AgentId, Owner};
 use crate::store::{StoreError, keys};
@@ -33,8 +33,7 @@ impl PublishedAgent {
     /// Makes one of a record; `None` if the agent isn't published or has ended.
     fn of_record(record: AgentRecord) -> Option<Self> {
         let AgentRecord { id, status, config, .. } = record;
-        let is_open = matches!(status, AgentStatus::Active | AgentStatus::Suspended);
-        let settings = config.published.filter(|_| is_open)?;
+        let settings = config.published.filter(|_| status.takes_work())?;
         let output = config.outputs.complete.map(|output| output.schema);
         Some(Self { id, description: config.description, settings: *settings, output })
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Card of an agent.
+/// Card of an agent; for Covia's clients also of the venue itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct A2aCard {
@@ -28,7 +28,7 @@ pub struct A2aCard {
     pub default_input_modes: Vec<String>,
     /// Media types of its outputs.
     pub default_output_modes: Vec<String>,
-    /// Skills of the agent, at least one.
+    /// Skills of the agent, at least one; none on the card of a venue.
     pub skills: Vec<A2aSkillView>,
 }
 
@@ -45,7 +45,7 @@ pub struct A2aInterface {
 }
 
 /// Parts of the protocol that an agent supports.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct A2aCapabilities {
     /// Whether it has event streams.

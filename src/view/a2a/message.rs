@@ -67,7 +67,7 @@ pub struct A2aMessage {
     /// Id that its author gave.
     #[serde(alias = "message_id")]
     pub message_id: String,
-    /// Context that it belongs to: a session.
+    /// Context that it belongs to: a session. An empty text, which some clients write, names none.
     #[serde(default, alias = "context_id", skip_serializing_if = "Option::is_none")]
     pub context_id: Option<String>,
     /// Task that it belongs to: a job.
@@ -102,6 +102,18 @@ pub struct A2aArtifact {
     /// Facts for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
+}
+
+impl A2aMessage {
+    /// Returns the id of its context, if it names one.
+    pub fn context(&self) -> Option<&str> {
+        self.context_id.as_deref().filter(|id| !id.is_empty())
+    }
+
+    /// Returns the id of its task, if it names one.
+    pub fn task(&self) -> Option<&str> {
+        self.task_id.as_deref().filter(|id| !id.is_empty())
+    }
 }
 
 #[cfg(test)]

@@ -112,6 +112,19 @@ pub struct A2aTask {
     pub metadata: Option<Map<String, Value>>,
 }
 
+impl A2aTask {
+    /// Leaves only the last messages of the history; `None` leaves all.
+    #[must_use]
+    pub fn with_last_messages(mut self, most: Option<usize>) -> Self {
+        if let (Some(most), Some(history)) = (most, &mut self.history) {
+            let surplus = history.len().saturating_sub(most);
+            history.drain(..surplus);
+        }
+        self.history = self.history.filter(|history| !history.is_empty());
+        self
+    }
+}
+
 /// Update of the state of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -204,5 +217,21 @@ mod tests {
         let written =
             json!({"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}});
         assert_eq!(json!(event), written);
+    }
+
+    #[test]
+    fn a_history_is_cut_to_its_last_messages() {
+        let message = |id: &str| json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": "hi"}]});
+        let task = json!({
+            "id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"},
+            "history": [message("a"), message("b"), message("c")],
+        });
+        let task: A2aTask = serde_json::from_value(task).unwrap();
+        for (most, expected) in [(None, "abc"), (Some(5), "abc"), (Some(2), "bc"), (Some(0), "")] {
+            let cut = task.clone().with_last_messages(most);
+            assert_ne!(cut.history, Some(Vec::new()), "absent, not empty");
+            let ids: String = cut.history.into_iter().flatten().map(|message| message.message_id).collect();
+            assert_eq!(ids, expected, "{most:?}");
+        }
     }
 }

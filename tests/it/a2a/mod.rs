@@ -5,7 +5,9 @@ mod client;
 mod conversations;
 mod fleet;
 mod kit;
+mod narrow;
 mod notifications;
+mod repeated;
 mod refusals;
 mod sdk;
 mod streams;
@@ -23,6 +25,18 @@ const RULES: &str = r#"
 when = { agent = "asker", turn = 1 }
 then = { text = "One question.", calls = [{ tool = "human_ask", arguments = { title = "The order", expires = 3600, asks = [
     { id = "size", type = "choice", prompt = "Which size?", choices = ["S", "L"] },
+] } }] }
+
+[[rule]]
+when = { agent = "curious", turn = 1 }
+then = { calls = [{ tool = "human_ask", arguments = { title = "Question 1", asks = [
+    { id = "one", type = "text", prompt = "Question 1" },
+] } }] }
+
+[[rule]]
+when = { agent = "curious", turn = 2 }
+then = { calls = [{ tool = "human_ask", arguments = { title = "Question 2", asks = [
+    { id = "two", type = "text", prompt = "Question 2" },
 ] } }] }
 
 [[rule]]
@@ -58,10 +72,11 @@ then = { text = "echo {{input}}" }
 "#;
 
 /// Agents of the tests with what is special about each.
-fn agents() -> [(&'static str, Value); 7] {
+fn agents() -> [(&'static str, Value); 8] {
     [
         ("clerk", json!({"description": "Answers.", "a2a": {}})),
         ("asker", json!({"tools": ["v/ops/human/ask"], "a2a": {}})),
+        ("curious", json!({"tools": ["v/ops/human/ask"], "a2a": {}})),
         (
             "payer",
             json!({"tools": [{"operation": "v/ops/lattice/append", "name": "pay", "approval": "ask"}], "a2a": {}}),

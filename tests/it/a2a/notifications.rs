@@ -145,6 +145,69 @@ async fn notifications_are_set_listed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_redirected_post_is_no_delivered_one() {
+    let left = AtomicU32::new(1);
+    let hook = ProviderServer::start(move |_| {
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
+            return answer(&json!({}));
+        }
+        let mut redirect = refusal(302, &json!({}));
+        redirect.headers_mut().insert("location", "/login".parse().unwrap());
+        redirect
+    })
+    .await;
+    let up = up(&format!("127.0.0.1:{}", hook.port));
+    let client = A2aClient::new(&up.url, "local/me/asker", Binding::Rpc);
+    let mut message = text("m1", "a coffee");
+    let url = format!("http://127.0.0.1:{}/", hook.port);
+    message["configuration"] = json!({"taskPushNotificationConfig": {"url": url}});
+    client.ok("SendMessage", message).await;
+    let posts = posted(&hook, 3).await;
+    let states: Vec<&str> = posts.iter().map(|(_, body)| state(body)).collect();
+    assert_eq!(states, ["TASK_STATE_WORKING", "TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notification_that_is_set_after_the_end_tells_the_end() {
+    let hook = hook(0).await;
+    let up = up(&format!("127.0.0.1:{}", hook.port));
+    for binding in BINDINGS {
+        let client = A2aClient::new(&up.url, "local/me/asker", binding);
+        let task = client.ok("SendMessage", text("m1", "a coffee")).await["task"]["id"].clone();
+        client.ok("SendMessage", super::answer("m2", &task, "L")).await;
+        let before = hook.count();
+        let set = json!({"taskId": task, "url": format!("http://127.0.0.1:{}/", hook.port), "id": "late"});
+        client.ok("CreateTaskPushNotificationConfig", set.clone()).await;
+        let posts = posted(&hook, before + 2).await.split_off(before);
+        let states: Vec<&str> = posts.iter().map(|(_, body)| state(body)).collect();
+        assert_eq!(states, ["artifactUpdate", "TASK_STATE_COMPLETED"]);
+        // What was delivered isn't delivered again by one that replaces it.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.ok("CreateTaskPushNotificationConfig", set).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(hook.count(), before + 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_comes_again_sets_no_second_notification() {
+    let hook = hook(0).await;
+    let up = up(&format!("127.0.0.1:{}", hook.port));
+    for binding in BINDINGS {
+        let client = A2aClient::new(&up.url, "local/me/asker", binding);
+        let client = client.with_header("Idempotency-Key", &format!("key-{binding:?}"));
+        let mut message = text("m1", "a coffee");
+        let url = format!("http://127.0.0.1:{}/", hook.port);
+        message["configuration"] = json!({"taskPushNotificationConfig": {"url": url}});
+        let task = client.ok("SendMessage", message.clone()).await["task"]["id"].clone();
+        assert_eq!(client.ok("SendMessage", message).await["task"]["id"], task);
+        let all = client.ok("ListTaskPushNotificationConfigs", json!({"taskId": task})).await;
+        assert_eq!(all["configs"].as_array().map(Vec::len), Some(1), "{all}");
+        client.ok("CancelTask", json!({"id": task})).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_may_not_be_called_is_refused_at_once() {
     let up = up("hooks.example.com");
     let client = A2aClient::new(&up.url, "local/me/asker", Binding::Rpc);

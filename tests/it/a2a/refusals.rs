@@ -82,11 +82,13 @@ async fn what_is_no_request_is_refused_by_its_form() {
     let json_headers = [("content-type", "application/json"), ("A2A-Version", "1.0")];
     let plain_headers = [("content-type", "text/plain"), ("A2A-Version", "1.0")];
     let agent = "/a2a/local/me/clerk";
+    let long_id = format!(r#"{{"jsonrpc": "2.0", "id": "{}", "method": "GetTask"}}"#, "x".repeat(257));
     for (headers, body, code) in [
         (&json_headers, "{", -32700),
         (&json_headers, "[]", -32600),
         (&json_headers, r#"{"jsonrpc": "2.0", "method": "GetTask"}"#, -32600),
         (&json_headers, r#"{"jsonrpc": "1.0", "id": 1, "method": "GetTask"}"#, -32600),
+        (&json_headers, long_id.as_str(), -32600),
         (&json_headers, r#"{"jsonrpc": "2.0", "id": 1, "method": "tasks/get"}"#, -32601),
         (&plain_headers, r#"{"jsonrpc": "2.0", "id": 1, "method": "GetTask"}"#, -32005),
     ] {

@@ -73,6 +73,20 @@ async fn a_client_that_comes_back_misses_no_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_ends_when_its_agent_is_hidden() {
+    let desk = Desk::idle().await;
+    for binding in BINDINGS {
+        desk.venue.agent("clerk", json!({"a2a": {}})).await;
+        let client = desk.client("clerk", binding);
+        let task = client.ok("SendMessage", at_once(text("m", "hi"))).await["task"]["id"].clone();
+        let mut events = client.open("SubscribeToTask", json!({"id": task})).await.unwrap();
+        assert_eq!(events.next().await.unwrap().kind(), "task");
+        desk.venue.agent("clerk", json!({})).await;
+        assert_eq!(events.next().await, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn all_subscribers_of_a_task_hear_the_same_events() {
     let desk = Desk::open().await;
     for binding in BINDINGS {

@@ -3,6 +3,8 @@
 use super::client::BINDINGS;
 use super::{Desk, answer, at_once, becomes, text};
 use serde_json::{Value, json};
+use trellis::domain::asset::Draft;
+use trellis::venue::assets;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_is_a_task_with_an_artifact_and_a_history() {
@@ -57,6 +59,22 @@ async fn a_value_and_several_parts_are_read_as_such() {
             Ok(sent) => assert_eq!(sent["task"]["history"][0]["parts"][0], file, "{sent}"),
             Err(error) => panic!("{error:?}"),
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_beyond_the_room_of_an_answer_are_links() {
+    let desk = Desk::idle().await;
+    let draft = Draft::new(vec![b'x'; 1 << 20], "text/plain", None, None, desk.venue.venue.now()).unwrap();
+    let (asset, ..) = assets::put(&desk.venue.venue, &desk.venue.owner, &draft).await.unwrap();
+    let parts = vec![json!({"data": {"$asset": format!("a/{asset}")}}); 20];
+    for binding in BINDINGS {
+        let client = desk.client("clerk", binding);
+        let message = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": parts}});
+        let task = client.ok("SendMessage", at_once(message)).await["task"].clone();
+        let sent = task["history"][0]["parts"].as_array().unwrap();
+        let count = |key: &str| sent.iter().filter(|part| part.get(key).is_some()).count();
+        assert_eq!((count("raw"), count("url")), (4, 16), "20 KB of parts don't make 20 MB");
     }
 }
 
