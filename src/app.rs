@@ -4,6 +4,7 @@ mod backends;
 mod error;
 mod introduce;
 mod listen;
+mod mcp_servers;
 mod resource_kinds;
 mod role;
 
@@ -28,7 +29,9 @@ use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
 use crate::venue::clocks::{self, ClockWatch};
 use crate::venue::context::PromptCache;
+use crate::venue::declared;
 use crate::venue::local_worker::LocalWorker;
+use crate::venue::mcp;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::rates::{Meters, RateSettings};
@@ -42,6 +45,7 @@ use backends::OpenBus;
 pub use error::AppError;
 pub use introduce::open_store_to_read;
 use introduce::{bus_owner, check_store_identity};
+pub use mcp_servers::McpServerProblem;
 pub use resource_kinds::ResourceKindError;
 pub use role::Role;
 use std::sync::Arc;
@@ -75,7 +79,11 @@ impl App {
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog = catalog
             .with_providers(providers(config.models.endpoints.keys().map(String::as_str)))
-            .with_resources(resource_kinds::open_kinds(config)?);
+            .with_resources(resource_kinds::open_kinds(config)?)
+            .with_mcp(mcp_servers::open_servers(config, role, &http_policy(config))?);
+        if let (Some(tools), Role::Up | Role::Serve | Role::Worker) = (&config.catalog.tools, role) {
+            declared::publish_files(&catalog, tools, clock.now()).map_err(AppError::Tools)?;
+        }
         let secrets = vault(config, role, &*store).await?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let (spend, quota) = (config.spend.clone(), config.quota.clone());
@@ -150,6 +158,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     if role == Role::Serve {
         watch_clocks(config, &app, &shutdown);
     }
+    let (venue, ending) = (Arc::clone(&app.venue), shutdown.end_token().clone());
+    shutdown.spawn_rounds("mcp servers", move || mcp::watch(Arc::clone(&venue), ending.clone()));
     let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.end_token().clone());
     let (venue_of_journal, end) = (Arc::clone(&app.venue), shutdown.end_token().clone());
     shutdown.spawn_rounds("journal", move || journal::flush(Arc::clone(&venue_of_journal), end.clone()));

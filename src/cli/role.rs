@@ -35,6 +35,8 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::NotDurable { .. }
         | AppError::StoreUrl(_)
         | AppError::Kind { .. }
+        | AppError::McpServer { .. }
+        | AppError::Tools(_)
         | AppError::File(_)
         | AppError::Rules(_)
         | AppError::Auth(_)

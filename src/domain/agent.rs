@@ -12,19 +12,19 @@ pub mod schema;
 mod style;
 pub mod seed;
 pub mod tool;
+mod task_limits;
 
 use crate::agent::a2a::A2aSettings;
 use crate::agent::budget::ContextBudget;
 use crate::agent::entry::ContextEntry;
 use crate::agent::keys::{KEYS, UNSUPPORTED_KEYS};
 use crate::agent::published::PublishedSettings;
+pub use crate::agent::task_limits::AgentLimits;
 pub use crate::agent::tool::{NamedTool, ToolEntry};
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::{Actor, Policy, Revocation};
 use crate::authority::trail::Trail;
 use crate::authority::{Authority, Capability, ResourcePath};
-use crate::budget::Budget;
-use crate::cap::Ceiling;
 use crate::chat::ModelSettings;
 use crate::decode::{self, Code, DataError};
 use crate::expiry::SessionSettings;
@@ -33,6 +33,7 @@ use crate::ids::AgentId;
 use crate::lattice::layout::Scope;
 use crate::limits;
 use crate::load::Load;
+use crate::mcp::server::McpServer;
 use crate::nearest::did_you_mean;
 use crate::outputs::Outputs;
 use crate::resource::Resources;
@@ -208,6 +209,9 @@ pub struct AgentConfig {
     /// Publication by the Agent2Agent protocol; absent = the agent isn't reachable by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub a2a: Option<Box<A2aSettings>>,
+    /// Servers of the Model Context Protocol whose tools the agent may use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp: Vec<McpServer>,
 }
 
 /// Names under which the default tools are offered.
@@ -274,63 +278,6 @@ pub struct Retry {
     pub total: Option<u64>,
 }
 
-/// Limits of one task.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AgentLimits {
-    /// Number of turns per task at most.
-    #[serde(default = "default_turns")]
-    pub turns: u32,
-    /// Tokens of a task and of everything under it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    /// US dollars of a task and of everything under it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<f64>,
-    /// Tokens and US dollars of each session over its whole life.
-    #[serde(default, skip_serializing_if = "Ceiling::is_none")]
-    pub session: Ceiling,
-    /// Seconds from the acceptance of a task to its end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wall_clock: Option<u64>,
-    /// Seconds of one tool call at most; the venue's own limit applies besides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_timeout: Option<u64>,
-    /// Whether a task that reaches a limit has one last turn to end in.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub wind_down: bool,
-}
-
-impl Default for AgentLimits {
-    fn default() -> Self {
-        Self {
-            turns: default_turns(),
-            tokens: None,
-            cost: None,
-            session: Ceiling::default(),
-            wall_clock: None,
-            tool_timeout: None,
-            wind_down: false,
-        }
-    }
-}
-
-impl AgentLimits {
-    /// Returns the key of the limit that is given in money, if one is.
-    pub const fn in_money(&self) -> Option<&'static str> {
-        match (self.cost, self.session.cost) {
-            (Some(_), _) => Some("limits.cost"),
-            (None, Some(_)) => Some("limits.session.cost"),
-            (None, None) => None,
-        }
-    }
-
-    /// Returns the limits of a task as a budget, without its turns.
-    pub const fn budget(&self) -> Budget {
-        Budget { tokens: self.tokens, cost: self.cost, turns: None, wall_clock: self.wall_clock }
-    }
-}
-
 const fn yes() -> bool {
     true
 }
@@ -345,10 +292,6 @@ fn default_entity_ids_key() -> String {
 
 fn is_default_entity_ids_key(key: &str) -> bool {
     key == entities::DEFAULT_KEY
-}
-
-const fn default_turns() -> u32 {
-    limits::TURNS_PER_TASK
 }
 
 impl AgentConfig {
@@ -460,6 +403,7 @@ impl AgentRecord {
             prompt: None,
             published: None,
             a2a: None,
+            mcp: Vec::new(),
             ..self.config.clone()
         };
         Self { config, state: AgentState::default(), ..self.clone() }

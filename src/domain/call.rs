@@ -1,11 +1,14 @@
 //! The calls of a reply: target and arguments of each, or the reason why it can't be made, and its outcome.
 
 use crate::external::PUBLISH;
-use crate::lattice::catalog::{catalog_path, is_run};
+use crate::ids::JobId;
+use crate::lattice::catalog::{DECLARED_JOBS, catalog_path, is_run};
 use crate::limits::JOB_DEPTH;
+use crate::mcp::name::{TOOLS_CALL, TOOLS_CALL_ALIAS, called_tool};
 use crate::scope::{Delegate, ScopedSection};
 use crate::time::Millis;
 use crate::values::inject::Injection;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
@@ -40,6 +43,27 @@ pub struct PublishedVersion {
     pub path: String,
     /// Version of its publication.
     pub version: String,
+}
+
+/// Marks that a call with an effect carries outside the venue, by which both sides find it in their records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SentMarks {
+    /// Value of `Idempotency-Key`; absent for a run without a key, and where the author of the call has set that header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Value of `traceparent`, as the Trace Context of the W3C has it.
+    pub traceparent: String,
+    /// Value of `Trellis-Job`: the job that the call was made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+}
+
+/// Returns the value of `traceparent` from hexadecimal digits, of which 32 name the trace and 16 the call. It says that
+/// the call is recorded: the ledger has it.
+pub fn trace_context(trace: &str, span: &str) -> String {
+    let digits = |text: &str, count: usize| text.chars().chain("1".chars().cycle()).take(count).collect::<String>();
+    format!("00-{}-{}-01", digits(trace, 32), digits(span, 16))
 }
 
 impl PlannedCall {
@@ -179,6 +203,11 @@ pub fn call_effect(call: &PlannedCall) -> Option<CallEffect> {
 pub fn innermost_operation(path: &str, arguments: &Value) -> String {
     let (mut path, mut arguments) = (path.to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
+        if [TOOLS_CALL, TOOLS_CALL_ALIAS].contains(&path.as_str()) {
+            let Some(tool) = called_tool(arguments) else { break };
+            (path, arguments) = (tool, &arguments["arguments"]);
+            continue;
+        }
         if !is_run(&path) {
             break;
         }
@@ -192,6 +221,7 @@ pub fn innermost_operation(path: &str, arguments: &Value) -> String {
 pub fn operation_effect(path: &str) -> Option<CallEffect> {
     match path {
         "v/ops/agent/request" | PUBLISH => Some(CallEffect::Child),
+        path if path.starts_with(DECLARED_JOBS) => Some(CallEffect::Child),
         "v/ops/agent/message" | "v/ops/agent/chat" | "v/ops/agent/trigger" | "v/ops/scheduler/schedule" => {
             Some(CallEffect::Notice)
         }
@@ -316,6 +346,15 @@ mod tests {
         }
         let old: Result<(), CallRefusal> = serde_json::from_value(json!({"Err": "unknown tool `x`"})).unwrap();
         assert_eq!(old, Err(CallRefusal::new(Outcome::Unknown, "unknown tool `x`")));
+    }
+
+    #[test]
+    fn a_trace_has_its_digits_and_a_declared_job_is_a_child() {
+        let context = trace_context(&"ab".repeat(32), &"cd".repeat(32));
+        assert_eq!(context, format!("00-{}-{}-01", "ab".repeat(16), "cd".repeat(8)));
+        assert_eq!(trace_context("0", "").len(), context.len());
+        assert_eq!(operation_effect("v/ops/jobs/ocr"), Some(CallEffect::Child));
+        assert_eq!(operation_effect("v/ops/own/refund"), None);
     }
 
     #[test]

@@ -4,10 +4,14 @@ use crate::event::new_session_id;
 use crate::ids::{AgentId, JobId, QueueName, SessionId};
 use crate::job::{ErrorCode, JobResult, JobStatus};
 use crate::limits::{OUTBOUND_BYTES, OUTBOUND_NOTE_BYTES};
+use crate::schema::veiled_misfits;
 use serde_json::Value;
 
 /// Catalogue path of the operation that makes such a job.
 pub const PUBLISH: &str = "v/ops/queue/publish";
+
+/// Misfits of an output that an error names.
+const MISFITS_SHOWN: usize = 3;
 
 /// Prefix of a queue's name where the id of an agent is expected.
 const PREFIX: &str = "queue:";
@@ -122,6 +126,18 @@ fn complete_result(output: &Value, bytes: usize) -> JobResult {
     JobResult::failure(ErrorCode::OutputInvalid, error)
 }
 
+/// Returns the result of a worker as it counts: a failure if its output doesn't fit the declared schema.
+pub fn check_output(schema: Option<&Value>, result: JobResult) -> JobResult {
+    let Some(schema) = schema.filter(|_| result.status == JobStatus::Complete) else { return result };
+    let output = result.output.clone().unwrap_or_default();
+    let reason = match veiled_misfits(schema, &output, MISFITS_SHOWN) {
+        Ok(misfits) if misfits.is_empty() => return result,
+        Ok(misfits) => misfits.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+        Err(error) => error.to_string(),
+    };
+    JobResult::failure(ErrorCode::OutputInvalid, cut_note(&format!("the worker's output isn't as declared: {reason}")))
+}
+
 fn cut_note(text: &str) -> String {
     if text.len() <= OUTBOUND_NOTE_BYTES {
         return text.to_owned();
@@ -191,6 +207,21 @@ mod tests {
             panic!("it is an end")
         };
         assert_eq!(long.error.unwrap().len(), OUTBOUND_NOTE_BYTES + '…'.len_utf8());
+    }
+
+    #[test]
+    fn an_output_that_is_not_as_declared_fails_its_job() {
+        let schema = json!({"type": "object", "required": ["text"]});
+        let (fits, misfits) =
+            (JobResult::complete(json!({"text": "x"})), JobResult::complete(json!({"txt": "s3cret"})));
+        assert_eq!(check_output(Some(&schema), fits.clone()), fits);
+        assert_eq!(check_output(None, misfits.clone()), misfits);
+        let failed = JobResult::failure(ErrorCode::TaskFailed, "no such file");
+        assert_eq!(check_output(Some(&schema), failed.clone()), failed);
+        let refused = check_output(Some(&schema), misfits);
+        let error = refused.error.unwrap();
+        assert_eq!(refused.error_code, Some(ErrorCode::OutputInvalid));
+        assert!(error.starts_with("the worker's output isn't as declared: ") && !error.contains("s3cret"), "{error}");
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub mod spend;
 pub mod cap;
 pub mod worker_registry;
 
+// Servers of other people.
+pub mod mcp;
+
 // Authority and identity.
 pub mod authority;
 pub mod principal;
@@ -64,6 +67,7 @@ pub mod token;
 // Records of the store.
 pub mod scope;
 pub mod resource;
+pub mod declared;
 pub mod agent;
 pub mod asset;
 pub mod message;

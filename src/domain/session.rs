@@ -3,7 +3,7 @@
 use crate::approval::{AwaitingCalls, DecidedCall};
 use crate::authority::{Authority, Capability};
 use crate::budget::Deadline;
-use crate::call::{ReplyStart, ReplyTurn};
+use crate::call::{ReplyStart, ReplyTurn, SentMarks};
 use crate::chat::{ChatMessage, TokenUsage};
 use crate::event::Mandate;
 use crate::goal::GoalStack;
@@ -386,4 +386,7 @@ pub struct CallRecord {
     /// Reads for it; unknown for calls that older builds made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<Vec<SourceRead>>,
+    /// Marks with which it left the venue: absent for a call that did not, or changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<SentMarks>,
 }

@@ -310,7 +310,9 @@ impl ToolTableBuilder<'_> {
             return;
         }
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let own = tool.input.as_ref().map(|own| pinned::with_marks(own, &found.input));
+        // The operation of a declared tool has its schema.
+        let pinned = tool.input.as_ref().filter(|_| tool.http.is_none() && tool.jobs.is_none());
+        let own = pinned.map(|own| pinned::with_marks(own, &found.input));
         let whole = own
             .as_ref()
             .map_or(Cow::Borrowed(&found.input), |own| Cow::Owned(pinned::with_other_arguments(own, &found.input)));

@@ -172,7 +172,8 @@ pub(super) async fn apply(
     warnings.extend(agents::config_warnings::missing_keys(&api.venue, who.owner(), &config).await?);
     for need in keys_needed(&to_json(&config)) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
-        permitted.map_err(|denied| Problem::forbidden(denied.model_text("applying an agent with `model.key`")))?;
+        permitted
+            .map_err(|denied| Problem::forbidden(denied.model_text("applying an agent with this configuration")))?;
     }
     let (record, outcome) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller).await?;
     let activity = agents::current_status(&api.venue, who.owner(), &id, record.status).await?;

@@ -6,23 +6,27 @@ use super::extract::{Json5Body, JsonBody, QueryParams, RequestCaller, wait};
 use super::jobs::{created_response, unknown_job, wait_for};
 use super::problem::Problem;
 use super::runs::{begin_call, operate, operate_unlisted};
-use crate::domain::call::PublishedVersion;
+use crate::domain::authority::ResourcePath;
+use crate::domain::call::{PublishedVersion, innermost_operation};
 use crate::domain::decode;
-use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject};
+use crate::domain::ids::{AgentId, EventId, JobId, SessionKey, VenueIdSubject};
 use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
 use crate::domain::job::{Job, JobHead};
+use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
 use crate::domain::priority::Priority;
 use crate::ops::agent::task::is_of_task;
 use crate::venue::ingress;
 use crate::venue::jobs;
+use crate::venue::mcp;
 use crate::venue::operation::dispatch::{find_operation, hide, permit_call};
 use crate::venue::operation::pin::PinReader;
 use crate::venue::operation::{Caller, Effect, OpError, OpOutput};
 use crate::venue::operation_jobs::{self, InvokedAdmission};
 use crate::venue::request_call::RequestCall;
 use crate::venue::workspace::Workspace;
+use crate::venue::{agents, declared};
 use crate::view::request::StartedRequestView;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -38,6 +42,35 @@ use std::time::Duration;
 const REQUEST: &str = "v/ops/agent/request";
 /// Seconds after which an owner with too many open operations may try again.
 const RETRY_AFTER: u32 = 5;
+
+/// Adds the tools of the server that an operation names to what a request may name: what another process has found of a
+/// server of this owner may not be published here yet. It reads the catalogue again, so that it goes before what is added
+/// to this request alone.
+async fn add_server_tools(api: &Api, who: &mut RequestCaller, operation: &str, input: &Value) -> Result<(), OpError> {
+    let tool = innermost_operation(&catalog_path(operation), input);
+    if mcp::prepare_stored(&api.venue, who.owner(), &tool).await? {
+        who.catalog = api.venue.catalog_view(who.owner());
+    }
+    Ok(())
+}
+
+/// Adds the tools that records below `o/` declare to what a request may name, as far as its order names them.
+async fn add_declared(api: &Api, who: &mut RequestCaller, operation: &str, input: &Value) -> Result<(), OpError> {
+    let view = who.catalog.clone();
+    who.catalog = declared::view_for_call(&api.venue, who.owner(), view, operation, input).await?;
+    Ok(())
+}
+
+/// Adds the tools that an agent declares to what a request may name, if its caller may read the agent.
+async fn add_tools_of_agent(api: &Api, who: &mut RequestCaller, id: &AgentId) -> Result<(), OpError> {
+    let permitted = who.caller.authority.permits("crud/read", ResourcePath::agent(id));
+    permitted.map_err(|denied| OpError::Denied(denied.model_text("run")))?;
+    let found = agents::get(&api.venue, who.owner(), id).await?;
+    let (agent, _) = found.ok_or_else(|| OpError::NotFound(format!("no agent `{id}`")))?;
+    let view = who.catalog.clone();
+    who.catalog = declared::view_for_agent(&api.venue, who.owner(), view, &agent.config).await?;
+    Ok(())
+}
 
 /// Replaces a pin or a definition by the operation that it stands for, also inside an operation that runs another one.
 async fn resolve_pins(
@@ -69,6 +102,9 @@ pub(super) struct Run {
     /// Only `run`, and not for requests to agents.
     #[serde(default)]
     private: bool,
+    /// Agent whose declared tools the operation may name, too.
+    #[serde(default)]
+    agent: Option<AgentId>,
 }
 
 /// What `invoke` is asked.
@@ -104,11 +140,16 @@ fn order<T: DeserializeOwned>(body: &Value) -> Result<T, Problem> {
 /// `POST run`: runs an operation; its output is the body of the answer.
 pub(super) async fn run(
     State(api): State<Api>,
-    who: RequestCaller,
+    mut who: RequestCaller,
     Json5Body(body): Json5Body,
 ) -> Result<Response, Problem> {
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
     let mut order: Run = order(&body)?;
+    add_server_tools(&api, &mut who, &order.operation, &order.input).await?;
+    if let Some(agent) = &order.agent {
+        add_tools_of_agent(&api, &mut who, agent).await?;
+    }
+    add_declared(&api, &mut who, &order.operation, &order.input).await?;
     resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;
     let found = find_operation(&who.catalog, &order.operation)?;
     if order.private && *found.spec.path == *REQUEST {
@@ -131,11 +172,13 @@ pub(super) async fn run(
 /// run here and are recorded when they have ended.
 pub(super) async fn invoke(
     State(api): State<Api>,
-    who: RequestCaller,
+    mut who: RequestCaller,
     asked: QueryParams,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let mut order: Invoke = order(&body)?;
+    add_server_tools(&api, &mut who, &order.operation, &order.input).await?;
+    add_declared(&api, &mut who, &order.operation, &order.input).await?;
     resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;
     let wait = order.wait.as_ref().map(wait).transpose()?.or(asked.wait()?);
     if order.private {

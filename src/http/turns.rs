@@ -184,8 +184,9 @@ pub(super) async fn replay(
     let (session, past) = load_turn(&api, &who, &id, &session, turn).await?;
     let facts = turn_facts(&api, &who, &session, &past, &experiment).await?;
     let reader = who.caller.reading_authority().into_owned();
+    let catalog = api.venue.catalog_of_agent(who.owner(), &session.agent);
     // On a blocking thread: it searches the whole prompt for each path.
-    let work = move || show::replay(&session, &past, &reader, &experiment, &facts, &who.catalog);
+    let work = move || show::replay(&session, &past, &reader, &experiment, &facts, &catalog);
     let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
     match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
         Ok(replayed) => Ok(axum::Json(replayed).into_response()),

@@ -6,7 +6,6 @@ use crate::domain::lattice::value::type_name;
 use crate::domain::secret::{Destination, SecretReference, reference};
 use crate::domain::visible::quote_foreign;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
-use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
 use crate::venue::outbound::send::{self, OutgoingRequest};
 use crate::venue::outbound::{check_url, url_destination, url_resource};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
@@ -258,11 +257,7 @@ impl Operation for HttpPost {
         let mut headers = send::parse_headers(&self.headers)?;
         let mut url = self.url.0.clone();
         self.covia_keys().extend_query(&mut url)?;
-        if !headers.contains_key(&IDEMPOTENCY_KEY)
-            && let Some(key) = call.idempotency_key()
-        {
-            headers.insert(IDEMPOTENCY_KEY, send::header_value(&key)?);
-        }
+        call.mark_request(&mut headers)?;
         let kind = self.content_type.as_deref().map(send::header_value).transpose()?;
         let body = self.body.map(|body| {
             let (bytes, default) = match body {

@@ -3,6 +3,7 @@
 
 use super::child::{self, call_id, millis};
 use crate::domain::authority::ResourcePath;
+use crate::domain::declared::JobsDeclaration;
 use crate::domain::external as rules;
 use crate::domain::external::PUBLISH;
 use crate::domain::ids::{AgentId, JobId, Owner, QueueName, SessionId};
@@ -20,13 +21,15 @@ use crate::venue::external;
 use crate::venue::ingress;
 use crate::venue::jobs;
 use crate::venue::operation::{
-    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,
+    Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, RuntimeCall, Site, TurnSite, operation,
 };
 use crate::view::request::{EndedRequestView, StartedRequestView};
 use crate::view::to_json;
+use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns the operations of this group.
@@ -79,22 +82,53 @@ impl Operation for Publish {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        let Site::Turn(site) = &call.site else {
-            return Err(OpError::Invalid(format!(
-                "`{PUBLISH}` is for agents: its result goes to the session of the turn that calls it; give the work to an agent with `v/ops/agent/request`"
-            )));
-        };
-        let job = start_job(call, site, &self).await?;
-        let done = jobs::wait(call.venue, &call.caller.owner, &job, millis(self.wait, CHILD_WAIT)).await?;
-        Ok(match done.filter(|job| job.status.is_terminal()) {
-            Some(done) => OpOutput::of(&EndedRequestView::of_queue(self.queue, &done)),
-            None => child::still_running(site, StartedRequestView::of_queue(self.queue, job)),
-        })
+        publish(call, self, None).await
+    }
+}
+
+/// Publishes a job and waits for a fast result; `output` is the schema that its output must fit.
+async fn publish(call: &Invocation<'_>, asked: Publish, output: Option<Value>) -> Result<OpOutput, OpError> {
+    let Site::Turn(site) = &call.site else {
+        return Err(OpError::Invalid(format!(
+            "`{PUBLISH}` is for agents: its result goes to the session of the turn that calls it; give the work to an agent with `v/ops/agent/request`"
+        )));
+    };
+    let job = start_job(call, site, &asked, output).await?;
+    let done = jobs::wait(call.venue, &call.caller.owner, &job, millis(asked.wait, CHILD_WAIT)).await?;
+    Ok(match done.filter(|job| job.status.is_terminal()) {
+        Some(done) => OpOutput::of(&EndedRequestView::of_queue(asked.queue, &done)),
+        None => child::still_running(site, StartedRequestView::of_queue(asked.queue, job)),
+    })
+}
+
+/// A declared job: the arguments of a call are its input.
+struct DeclaredJob(JobsDeclaration);
+
+/// Makes what runs the calls of a declared job.
+pub(super) fn declared_calls(declared: &JobsDeclaration) -> Arc<dyn RuntimeCall> {
+    Arc::new(DeclaredJob(declared.clone()))
+}
+
+#[async_trait]
+impl RuntimeCall for DeclaredJob {
+    fn more_needs(&self, _: &Value) -> Result<Vec<Need>, OpError> {
+        Need::only("queue/publish", ResourcePath::queue(&self.0.queue))
+    }
+
+    async fn run(&self, arguments: Value, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let JobsDeclaration { queue, output, wait, start_timeout, heartbeat_timeout, deadline } = self.0.clone();
+        let asked = Publish { queue, input: arguments, wait, start_timeout, heartbeat_timeout, deadline };
+        publish(call, asked, output).await
     }
 }
 
 /// Opens the job and publishes its message. The watch is stored before the message can be published.
-async fn start_job(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) -> Result<JobId, OpError> {
+async fn start_job(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    asked: &Publish,
+    output: Option<Value>,
+) -> Result<JobId, OpError> {
     let lineage = call.caller.envelope.lineage.under_agent(&site.lease.session.agent);
     child::check_limits(site, &lineage, None)?;
     let (venue, owner, now) = (call.venue, &call.caller.owner, call.venue.now());
@@ -102,6 +136,7 @@ async fn start_job(call: &Invocation<'_>, site: &TurnSite<'_>, asked: &Publish) 
     let job = JobId::derive(&venue.key, owner, &event);
     let times = ExternalTimes::with_defaults(asked.start_timeout, asked.heartbeat_timeout, asked.deadline);
     let watch = ExternalWatch::new(job.clone(), asked.queue.clone(), now, times, call.caller.envelope.deadline);
+    let watch = ExternalWatch { output, ..watch };
     let bytes = message(call, site, &watch, &asked.input).body.to_string().len();
     if bytes > OUTBOUND_BYTES {
         return Err(OpError::Invalid(format!(

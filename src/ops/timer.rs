@@ -148,11 +148,11 @@ impl Trigger {
     pub(super) fn request(self, call: &Invocation<'_>) -> Result<TimerRequest, OpError> {
         let origin = match &call.site {
             Site::Turn(site) => call_id(call.venue, site),
-            Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
+            Site::Api { key, .. } => key.clone().unwrap_or_else(ingress::fresh_id),
         };
         let asked = match &call.site {
-            Site::Api { key: Some(_) } => Some(request_hash(call.caller, &self.given_arguments())),
-            Site::Turn(_) | Site::Api { key: None } => None,
+            Site::Api { key: Some(_), .. } => Some(request_hash(call.caller, &self.given_arguments())),
+            Site::Turn(_) | Site::Api { key: None, .. } => None,
         };
         if let Some(name) = &self.name {
             check_name(name).map_err(|why| OpError::Invalid(format!("`name`: {why}")))?;

@@ -18,7 +18,8 @@ use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::trusted_arguments;
 use crate::store::{Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
 use crate::venue::Venue;
-use crate::venue::agents::sessions;
+use crate::venue::agents::{self, sessions};
+use crate::venue::declared;
 use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
@@ -268,7 +269,7 @@ pub async fn decide(
     let attempt = || async {
         let found = get(&*venue.store, owner, id).await?;
         let Some((approval, version)) = found else { return Err(missing_error(id)) };
-        check(venue, caller, &approval, &verdict, digest)?;
+        check(venue, caller, &approval, &verdict, digest).await?;
         match &approval.answer {
             Some(answer) if answer.verdict == verdict => Ok(Edit::without_writes(approval)),
             Some(answer) => Err(already_answered(id, answer)),
@@ -364,7 +365,7 @@ pub(super) fn check_may_answer(caller: &Caller, approval: &Approval) -> Result<(
 }
 
 /// Checks that the caller may answer, and that the answer fits the question.
-fn check(
+async fn check(
     venue: &Venue,
     caller: &Caller,
     approval: &Approval,
@@ -381,7 +382,12 @@ fn check(
         ApprovalVerdict::Approved { arguments: Some(edited), .. },
     ) = (&approval.subject, verdict)
     {
-        let catalog = venue.catalog_view(&caller.owner);
+        let agent = &approval.session.agent;
+        let view = venue.catalog_of_agent(&caller.owner, agent);
+        let catalog = match agents::get(venue, &caller.owner, agent).await? {
+            Some((agent, _)) => declared::view_for_agent(venue, &caller.owner, view, &agent.config).await?,
+            None => view,
+        };
         let found = catalog.resolve(operation);
         if found.is_none() && operation.starts_with(OPERATIONS) {
             let text = format!("`{operation}` is not offered any more: other arguments can't be checked");

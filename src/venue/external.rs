@@ -40,7 +40,7 @@
 //! reads the entries that are due. The document stays as long as the job; the entry until the job ends.
 
 use crate::bus::{BusError, LiveSubject};
-use crate::domain::external::{WorkerAnswer, WorkerReport, second_end_error};
+use crate::domain::external::{WorkerAnswer, WorkerReport, check_output, second_end_error};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::watch::{ExternalWatch, IgnoredAnswer, WatchStep};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, WaitNote};
@@ -198,17 +198,20 @@ pub async fn apply_answer(
             }
             return Ok(AnswerOutcome::Counted);
         }
-        Ok(WorkerReport::Ended(result)) => match end_job(venue, owner, &job.head, &result).await? {
-            FinishOutcome::Done => return Ok(AnswerOutcome::Counted),
-            FinishOutcome::Unknown => return Ok(AnswerOutcome::Ignored(format!("job `{id}` is gone"))),
-            FinishOutcome::Already(status) => {
-                let known = jobs::get(venue, owner, &id).await?.and_then(|job: Job| job.result);
-                match second_end_error(known.as_ref(), status, &result) {
-                    None => return Ok(AnswerOutcome::Counted),
-                    Some(late) => late,
+        Ok(WorkerReport::Ended(result)) => {
+            let result = check_output(job.outbound.as_ref().and_then(|watch| watch.output.as_ref()), result);
+            match end_job(venue, owner, &job.head, &result).await? {
+                FinishOutcome::Done => return Ok(AnswerOutcome::Counted),
+                FinishOutcome::Unknown => return Ok(AnswerOutcome::Ignored(format!("job `{id}` is gone"))),
+                FinishOutcome::Already(status) => {
+                    let known = jobs::get(venue, owner, &id).await?.and_then(|job: Job| job.result);
+                    match second_end_error(known.as_ref(), status, &result) {
+                        None => return Ok(AnswerOutcome::Counted),
+                        Some(late) => late,
+                    }
                 }
             }
-        },
+        }
         Err(wrong) => wrong.reason,
     };
     record_ignored(venue, owner, &id, message, &wrong).await?;

@@ -11,6 +11,9 @@ pub mod operation;
 pub mod failure;
 pub mod request_call;
 pub mod outbound;
+pub mod mcp_client;
+pub mod mcp;
+pub mod declared;
 
 // Agents, jobs, and what is asked of people and others.
 pub mod agents;
@@ -69,9 +72,8 @@ pub mod upkeep;
 
 use crate::bus::Bus;
 use crate::domain::authority::grant::Boundary;
-use crate::domain::call::PublishedVersion;
 use crate::domain::cap::SpendSettings;
-use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::END_BYTES;
 use crate::domain::message::BusMessage;
@@ -153,9 +155,9 @@ impl Venue {
         self.catalog.for_owner(owner, self.now())
     }
 
-    /// Whether calls of an owner may name a published operation in this version now; `None` stands for a compiled one.
-    pub fn offers_version(&self, owner: &Owner, shown: Option<&PublishedVersion>) -> bool {
-        shown.is_none_or(|shown| self.catalog_view(owner).check_version(shown).is_ok())
+    /// Returns the operations that calls of an agent may name now.
+    pub fn catalog_of_agent(&self, owner: &Owner, agent: &AgentId) -> CatalogView {
+        self.catalog.for_agent(owner, Some(agent), self.now())
     }
 
     /// Returns how full the store is, and sets the metric of it.

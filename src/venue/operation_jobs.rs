@@ -6,48 +6,22 @@
 
 mod runner;
 
-pub use runner::{RunCaller, RunOutcome, read_caller, result_of, run};
+pub use runner::{RunCaller, RunOutcome, operate, read_caller, result_of, run};
 
-use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::ids::{JobId, Owner};
 use crate::domain::invocation::{self as rules, InvokedOperation, InvokedStep};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
-use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{END_BYTES, INVOKED_GRACE, INVOKED_OPEN, INVOKED_ROOM};
 use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
 use crate::store::{DocEffect, DocWrite, Edit, StoreError, Window, WriteOutcome, keys};
 use crate::venue::operation::dispatch::{self, ResolvedOperation};
-use crate::venue::operation::{Caller, CatalogView, Effect, Invocation, NO_SECTIONS, OpError, OpOutput, Reads, Site};
-use crate::venue::{Venue, outcomes};
-use serde_json::Value;
+use crate::venue::operation::{CatalogView, Effect};
+use crate::venue::{Venue, declared, mcp, outcomes};
 use std::time::Duration;
 
 /// Operations of one owner that one step checks.
 const PAGE: usize = 64;
-
-/// Runs an operation for a caller outside turns. `key` is the idempotency key of the run.
-pub async fn operate(
-    venue: &Venue,
-    catalog: &CatalogView,
-    caller: &Caller,
-    key: Option<EventId>,
-    path: &str,
-    input: Value,
-) -> Result<OpOutput, OpError> {
-    let workspace = venue.workspace(&caller.owner, Scope::default()).await;
-    let call = Invocation {
-        named: path,
-        venue,
-        catalog,
-        caller,
-        workspace: &workspace,
-        scoped: &NO_SECTIONS,
-        site: Site::Api { key },
-        reads: &Reads::of_copies(),
-        fills_prompt: false,
-    };
-    dispatch::invoke(&call, path, input).await
-}
 
 fn status_write(job: &JobId, status: JobStatus, now: Millis) -> DocWrite {
     DocWrite::put(keys::job_status(job), keys::encode_status(status, now))
@@ -124,7 +98,7 @@ pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, Sto
     let mut writes = creation_writes(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
     writes.extend(job.result.as_ref().and_then(|result| outcome_listing(&job.head, result, job.updated)));
-    let written = match effect_of(venue, owner, &job.head) {
+    let written = match effect_of(venue, owner, &job.head).await? {
         Some(Effect::Read) => venue.write_within_quota(owner, &writes).await?,
         Some(Effect::Idempotent | Effect::Buffered | Effect::Once) | None => {
             venue.store.write(venue.now(), owner, &writes).await?
@@ -191,9 +165,15 @@ impl OperationJob {
 async fn clear_record(venue: &Venue, owner: &Owner, known: &OperationJob) -> Result<(), StoreError> {
     let OperationJob { invoked, version, head, .. } = known;
     let mut writes = deletion_writes(invoked, *version).to_vec();
-    // For an operation that an older build has begun, only the head names it.
-    let by_head = || head.as_ref().filter(|head| !may_be_repeated(venue, owner, invoked, head))?.op.clone();
-    let begun = invoked.once_operation.clone().or_else(by_head).filter(|_| invoked.taken.is_some());
+    let mut begun = invoked.once_operation.clone().filter(|_| invoked.taken.is_some());
+    if invoked.once_operation.is_none()
+        && invoked.taken.is_some()
+        && let Some(head) = head
+        && !may_be_repeated(venue, owner, invoked, head).await?
+    {
+        // For an operation that an older build has begun, only the head names it.
+        begun.clone_from(&head.op);
+    }
     writes.extend(begun.as_ref().map(|op| outcomes::job_listing_write(&invoked.job, op, venue.now())));
     let written = venue.store.write(venue.now(), owner, &writes).await?;
     if begun.is_some() && written == WriteOutcome::Done {
@@ -230,29 +210,44 @@ impl LeasedOperation {
     }
 }
 
+/// Returns the operations that a job may run: those of its owner, and the tool that a record below `o/` declares.
+async fn job_catalog(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<CatalogView, StoreError> {
+    let (view, op) = (venue.catalog_view(owner), head.op.as_deref().unwrap_or_default());
+    declared::view_for_call(venue, owner, view, op, &head.input).await
+}
+
 /// Resolves what a job runs; `None` if it can't be run.
-fn resolve_operation(venue: &Venue, owner: &Owner, head: &JobHead) -> Option<ResolvedOperation> {
+fn resolve_operation(catalog: &CatalogView, head: &JobHead) -> Option<ResolvedOperation> {
     let op = head.op.as_deref().unwrap_or_default();
-    dispatch::resolve_call(&venue.catalog_view(owner), op, head.input.clone(), true).ok()
+    dispatch::resolve_call(catalog, op, head.input.clone(), true).ok()
 }
 
 /// Returns the effect of the operation of a job; `None` if it can't be run.
-fn effect_of(venue: &Venue, owner: &Owner, head: &JobHead) -> Option<Effect> {
-    resolve_operation(venue, owner, head).map(|settled| settled.found.spec.effect)
+async fn effect_of(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<Effect>, StoreError> {
+    let catalog = job_catalog(venue, owner, head).await?;
+    Ok(resolve_operation(&catalog, head).map(|settled| settled.found.spec.effect))
 }
 
 /// Whether running the operation again does no more than running it once.
-fn may_be_repeated(venue: &Venue, owner: &Owner, invoked: &InvokedOperation, head: &JobHead) -> bool {
+async fn may_be_repeated(
+    venue: &Venue,
+    owner: &Owner,
+    invoked: &InvokedOperation,
+    head: &JobHead,
+) -> Result<bool, StoreError> {
+    let catalog = job_catalog(venue, owner, head).await?;
     // A published operation may be withdrawn or changed after a worker has begun it.
-    let is_offered = invoked.once_operation.is_none() && venue.offers_version(owner, invoked.published.as_ref());
+    let is_same = invoked.published.as_ref().is_none_or(|shown| catalog.check_version(shown).is_ok());
+    let effect = resolve_operation(&catalog, head).map(|settled| settled.found.spec.effect);
     // Outside a turn, writes aren't buffered until a commit. An operation that can't be run does nothing.
-    is_offered && !matches!(effect_of(venue, owner, head), Some(Effect::Buffered | Effect::Once))
+    let is_harmless = !matches!(effect, Some(Effect::Buffered | Effect::Once));
+    Ok(invoked.once_operation.is_none() && is_same && is_harmless)
 }
 
 /// Whether an operation waits until its owner has room: one that must not be repeated and calls another server, because
 /// its answer may be large and must be kept.
 async fn awaits_room(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
-    let settled = resolve_operation(venue, owner, head);
+    let settled = resolve_operation(&job_catalog(venue, owner, head).await?, head);
     if !settled.is_some_and(|settled| settled.found.spec.effect == Effect::Once && settled.goes_outside()) {
         return Ok(false);
     }
@@ -282,11 +277,12 @@ pub async fn acquire(
         };
         let (now, token) = (venue.now(), mark.clone());
         let op = head.op.clone().unwrap_or_default();
+        mcp::prepare_path(venue, owner, &op).await?;
         if invoked.is_claimed_by(&mark) {
             // The write succeeded, and only its answer was lost.
             return Ok(Edit::without_writes(Some(LeasedOperation { invoked, version, head, status_version, token })));
         }
-        let repeatable = may_be_repeated(venue, owner, &invoked, &head);
+        let repeatable = may_be_repeated(venue, owner, &invoked, &head).await?;
         let looked = invoked.next_step(now, &op, repeatable, by.crash_limit);
         if looked == InvokedStep::Take && awaits_room(venue, owner, &head).await? {
             let later = invoked.clone().postpone(now.plus(INVOKED_ROOM));
@@ -377,7 +373,7 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &
 async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &JobResult) -> Result<bool, StoreError> {
     let (now, writes) = (venue.now(), end_writes(held, result, venue.now()));
     // An operation that only reads fails if there is no room for its output.
-    let is_read = effect_of(venue, owner, &held.head) == Some(Effect::Read);
+    let is_read = effect_of(venue, owner, &held.head).await? == Some(Effect::Read);
     let bytes = if is_read { serde_json::to_vec(result).map_or(0, |bytes| bytes.len()) } else { 0 };
     let quota = venue.quota_to_end(bytes).await;
     let written = venue.store.write_with_quota(now, owner, &writes, quota.as_ref()).await?;
@@ -399,7 +395,7 @@ async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &
 /// Releases the lease before the end, to be tried again after `pause`. An operation that must not be repeated ends
 /// instead, with an unknown outcome.
 pub async fn release(venue: &Venue, owner: &Owner, held: &LeasedOperation, pause: Duration) -> Result<(), StoreError> {
-    if !may_be_repeated(venue, owner, &held.invoked, &held.head) {
+    if !may_be_repeated(venue, owner, &held.invoked, &held.head).await? {
         let worker = held.invoked.taken.as_ref().map_or("", |taken| taken.worker.as_str());
         let result = rules::unknown_outcome(held.head.op.as_deref().unwrap_or_default(), worker);
         end(venue, owner, held, &result).await?;

@@ -18,6 +18,7 @@ pub mod job_list;
 pub mod lattice;
 pub mod ledger;
 pub mod mcp;
+pub mod mcp_server;
 pub mod outcome;
 pub mod policy;
 pub mod problem;

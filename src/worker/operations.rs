@@ -58,7 +58,7 @@ fn start(worker: &Arc<Worker>, owner: Owner, job: JobId) {
         if !worker.takes_work() {
             return;
         }
-        if let Err(error) = run_job(worker, owner, job).await {
+        if let Err(error) = Box::pin(run_job(worker, owner, job)).await {
             tracing::warn!(%owner, %job, %error, "operation given up for now");
         }
     });

@@ -22,7 +22,8 @@ use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
 use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, Turn, TurnInput};
 use crate::venue::context::begin_turn;
-use crate::venue::operation::dispatch;
+use crate::venue::mcp;
+use crate::venue::operation::{CatalogView, dispatch};
 use serde_json::Value;
 
 /// Input that a turn begins with.
@@ -123,20 +124,20 @@ pub(super) async fn run(
     agent: &AgentRecord,
     start: TurnStart,
 ) -> Result<bool, RunStop> {
-    let owner: Owner = leased.lease.owner.clone();
+    let (owner, is_expired): (Owner, bool) = (leased.lease.owner.clone(), leased.is_expired);
     let (policy, version) = records::load_policy(worker, &owner, leased.versions.policy).await?;
     let start = start.with_checkpoint(worker, leased).restrict(&policy, leased, agent);
     let (plan, before) = start.plan(&leased.run);
     let bounds = TurnBounds { authority: before.cloned(), last: start.final_reason() };
     let bare = plan.anonymous_agent(agent).map(Box::new);
     let agent = bare.as_deref().unwrap_or(agent);
-    let (job, catalog, is_expired) = (plan.job().cloned(), worker.venue.catalog_view(&owner), leased.is_expired);
+    let (job, mut view) = (plan.job().cloned(), operations(worker, leased, agent).await?);
     let input = turn_input(worker, leased, agent, plan, &policy, bounds).await?;
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.tasks.serve(&owner, job, &leased.cancelled));
-    let (input, workspace, pinned) = Box::pin(begin_turn(&worker.venue, &catalog, agent, input, is_expired)).await?;
+    let (input, workspace, pinned) = Box::pin(begin_turn(&worker.venue, &mut view, agent, input, is_expired)).await?;
     let meant = pinned.as_deref().unwrap_or(agent);
-    let turn_base = TurnBase { workspace, catalog, policy: version };
+    let turn_base = TurnBase { workspace, catalog: view, policy: version };
     let approved = matches!(start, TurnStart::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, input).await?;
     loop {
@@ -186,6 +187,13 @@ pub(super) async fn run(
         };
         action = turn.step(observed, worker.venue.now());
     }
+}
+
+/// Returns the operations that the turn may name, with the tools of the servers that its agent uses.
+async fn operations(worker: &Worker, leased: &LeasedSession, agent: &AgentRecord) -> Result<CatalogView, RunStop> {
+    let (owner, id) = (&leased.lease.owner, &leased.lease.session.agent);
+    Box::pin(mcp::prepare_turn(&worker.venue, owner, agent, &leased.run.state.tools)).await?;
+    Ok(worker.venue.catalog_of_agent(owner, id))
 }
 
 /// Releases the session until the model can be called again.

@@ -153,6 +153,10 @@ fn call_lines(record: &TurnRecordView, index: usize, call: &CallRecord) -> Vec<S
         lines.push(format!("          {how} by {by} {at}, approval {}", decided.approval));
     }
     lines.extend(call.note.as_ref().map(|note| format!("          {}", format_short_text(note))));
+    if let Some(sent) = &call.sent {
+        let key = sent.key.as_ref().map(|key| format!("Idempotency-Key {}, ", cell(key))).unwrap_or_default();
+        lines.push(format!("          sent      {key}traceparent {}", cell(&sent.traceparent)));
+    }
     lines.extend(call_result(record, index).map(|result| format!("          result    {result}")));
     lines
 }

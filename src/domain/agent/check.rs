@@ -12,8 +12,10 @@ use crate::authority::capability::CapabilityError;
 use crate::bounds::{AGENT_BYTES, OversizedDocument};
 use crate::budget::BudgetError;
 use crate::chat::{ModelPlaceError, ModelRequest, ModelSettings, ModelSettingsError};
+use crate::declared::DeclarationError;
 use crate::decode::DataError;
 use crate::limits::{CAPABILITIES, TOOLS};
+use crate::mcp::server::{McpServersError, check_servers};
 use crate::outputs::{self, OutputsError};
 use crate::resource::ResourcesError;
 use crate::wire::dialect::{COMPATIBLE, find_dialect};
@@ -93,6 +95,9 @@ enum AgentConfigError {
     /// The settings of a published agent are illegal.
     #[error(transparent)]
     Published(#[from] PublishedError),
+    /// A server of the Model Context Protocol is illegal.
+    #[error(transparent)]
+    Mcp(#[from] McpServersError),
     /// A goal tree has the prompt of a plain loop.
     #[error("`prompt`: expected `full` with `loop = \"goalTree\"`, got `plain`")]
     GoalPrompt,
@@ -134,6 +139,24 @@ enum AgentConfigError {
     ScopesApproval {
         /// Index of the tool.
         at: usize,
+    },
+    /// The declaration of a tool breaks a rule.
+    #[error("`tools[{at}]`: {error}")]
+    Declaration {
+        /// Index of the tool.
+        at: usize,
+        /// Rule that the declaration breaks.
+        error: Box<DeclarationError>,
+    },
+    /// Two entries declare a tool of the same name.
+    #[error("`tools[{at}]`: `{name}` is declared twice, first by `tools[{first}]`")]
+    DeclaredTwice {
+        /// Index of the second entry.
+        at: usize,
+        /// Index of the first entry.
+        first: usize,
+        /// Name of the tool.
+        name: String,
     },
     /// A size limit of prompts is out of range.
     #[error(transparent)]
@@ -193,10 +216,12 @@ impl AgentConfig {
         if let Some(published) = &self.published {
             published.check()?;
         }
+        check_servers(&self.mcp)?;
         if self.tools.len() > TOOLS {
             return Err(AgentConfigError::Tools { found: self.tools.len() });
         }
         self.check_goal_tools()?;
+        self.check_declared_tools()?;
         self.check_schemas()?;
         self.check_entities()?;
         self.check_scopes()?;
@@ -204,6 +229,31 @@ impl AgentConfig {
         check_entries(&self.context)?;
         self.resources.check(&configured_tool_names(self))?;
         self.a2a.as_deref().map_or(Ok(()), A2aSettings::check)?;
+        Ok(())
+    }
+
+    /// Checks the declared tools, and that each has a name of its own, also beside those that records below `o/` declare.
+    fn check_declared_tools(&self) -> Result<(), AgentConfigError> {
+        let declared = |entry: &ToolEntry| match entry {
+            ToolEntry::Named(tool) => tool.declaration().map(|declared| declared.name),
+            ToolEntry::Path(_) => None,
+        };
+        for (at, entry) in self.tools.iter().enumerate() {
+            if let ToolEntry::Named(tool) = entry
+                && let Some(Err(error)) = tool.declaration().map(|declared| declared.check())
+            {
+                return Err(AgentConfigError::Declaration { at, error: Box::new(error) });
+            }
+            let Some(name) = declared(entry) else { continue };
+            let is_it = |other: &ToolEntry| {
+                let is_record = |path: &str| path.strip_prefix("o/").is_some_and(|record| record == name);
+                declared(other).is_some_and(|other| other == name) || other.operation().is_some_and(is_record)
+            };
+            let rival = self.tools.iter().enumerate().position(|(other, entry)| other != at && is_it(entry));
+            if let Some(rival) = rival {
+                return Err(AgentConfigError::DeclaredTwice { at: at.max(rival), first: at.min(rival), name });
+            }
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Keys of agent files.
 
 /// Keys that an agent file may have.
-pub(super) const KEYS: [&str; 29] = [
+pub(super) const KEYS: [&str; 30] = [
     "description",
     "systemPrompt",
     "model",
@@ -31,6 +31,7 @@ pub(super) const KEYS: [&str; 29] = [
     "prompt",
     "published",
     "a2a",
+    "mcp",
 ];
 
 /// Keys of the specification that this version doesn't act on. They are refused rather than ignored, because an ignored

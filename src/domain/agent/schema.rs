@@ -149,6 +149,11 @@ mod tests {
                 {"type": "object", "description": "d", "properties": {"_tool": {"const": "t"}}}, {"_tool": "s", "_delegate": "x"}
             ]}),
             json!({"model": model, "tools": ["v/ops/lattice/read", {"name": "t", "description": "d", "input": {}}]}),
+            json!({"model": model, "tools": [
+                {"name": "get_order", "description": "d", "input": {"type": "object", "properties": {"id": {}}, "required": ["id"]},
+                 "http": {"url": "https://a.example/{id}", "headers": {"X-Key": {"$secret": "s/KEY"}}, "status": {"404": "nothing"}}},
+                {"name": "ocr", "description": "d", "jobs": {"queue": "ocr", "output": {"type": "object"}, "deadline": 60}}
+            ]}),
             json!({"model": model, "caps": [{"with": "w", "can": "crud"}], "delegable": []}),
             json!({"model": model, "context": ["w/x", {"ref": "w/y", "required": true}], "busy": "replace"}),
             json!({"model": model, "loop": "goalTree", "outputs": {"complete": {"schema": {"type": "object"}}}}),
@@ -173,6 +178,10 @@ mod tests {
             json!({"model": model, "a2a": {"name": "N", "wholeMessages": true, "skills": [
                 {"id": "s", "name": "S", "description": "d", "tags": ["t"], "examples": ["e"]}
             ]}}),
+            json!({"model": model, "mcp": [
+                {"name": "a", "url": "https://h/", "headers": {"X-Key": {"$secret": "s/K"}}, "tools": ["*"], "timeout": 9},
+                {"name": "b", "url": "http://h/", "repeatable": ["y"], "once": ["z"], "revision": "2025-11-25"}
+            ]}),
         ] {
             AgentConfig::parse(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
             assert!(fits(&value), "{value}: {:?}", find_misfits(&schema(), &value, 5).unwrap());
@@ -204,6 +213,12 @@ mod tests {
             with("tools", json!("x")),
             with("tools", json!([1])),
             with("tools", json!([{"opration": "x"}])),
+            with(
+                "tools",
+                json!([{"name": "t", "description": "d", "http": {"url": "https://a.example", "effect": "twice"}}]),
+            ),
+            with("tools", json!([{"name": "t", "description": "d", "http": {"method": "GET"}}])),
+            with("tools", json!([{"name": "t", "description": "d", "jobs": {"queue": "q", "deadline": 0}}])),
             with("defaultTools", json!("yes")),
             with("context", json!([1])),
             with("contextBudget", json!({"bytes": 0})),

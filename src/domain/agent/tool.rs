@@ -2,10 +2,12 @@
 
 use super::AgentConfig;
 use crate::consent::Consent;
+use crate::declared::{HttpDeclaration, JobsDeclaration, ToolDeclaration};
 use crate::decode::{self, DataError};
 use crate::ids::{AgentId, IdError};
-use crate::lattice::catalog::is_stored_operation;
+use crate::lattice::catalog::{DECLARED, DECLARED_JOBS, is_stored_operation};
 use crate::lattice::{OutputPathError, Path};
+use crate::mcp::name::tool_name_of_path;
 use crate::schema::{SchemaError, find_misfits};
 use crate::scope::{Delegate, Scopes};
 use serde::{Deserialize, Serialize};
@@ -95,9 +97,15 @@ pub struct NamedTool {
     /// Description that the model sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of the arguments of a tool without an operation; in a turn also of a pin.
+    /// JSON Schema of the arguments of a tool without an operation, or of a declared one; in a turn also of a pin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
+    /// Call of a service that the tool is declared as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<Box<HttpDeclaration>>,
+    /// Job for an external worker that the tool is declared as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<Box<JobsDeclaration>>,
     /// Sections of the caller's context that go with a call.
     #[serde(default, alias = "_scopes", skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Scopes>,
@@ -167,6 +175,12 @@ pub enum ToolEntryError {
     /// The name of an entity is blank.
     #[error("`entities`: expected non-empty strings")]
     BlankEntity,
+    /// A declared tool names another operation.
+    #[error("`operation`: a tool with `http` or `jobs` is one itself, `{path}`")]
+    DeclaredOperation {
+        /// Path of the declared tool's operation.
+        path: String,
+    },
 }
 
 impl TryFrom<Value> for ToolEntry {
@@ -176,7 +190,8 @@ impl TryFrom<Value> for ToolEntry {
         match value {
             Value::String(path) => Ok(Self::Path(path)),
             other => {
-                let tool: NamedTool = decode::into_type(other)?;
+                let mut tool: NamedTool = decode::into_type(other)?;
+                tool.resolve_declaration()?;
                 tool.check()?;
                 Ok(Self::Named(Box::new(tool)))
             }
@@ -203,11 +218,40 @@ impl ToolEntry {
 }
 
 impl NamedTool {
+    /// Returns the declaration of the tool, if its author wrote one.
+    pub fn declaration(&self) -> Option<ToolDeclaration> {
+        if self.http.is_none() && self.jobs.is_none() {
+            return None;
+        }
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (name, description) = (text(&self.name), text(&self.description));
+        let (input, http, jobs) = (self.input.clone(), self.http.clone(), self.jobs.clone());
+        Some(ToolDeclaration { name, description, input, http, jobs })
+    }
+
+    /// Names the operation that the declaration of the tool makes. The declaration itself is checked with the whole
+    /// configuration: stored ones are read often.
+    fn resolve_declaration(&mut self) -> Result<(), ToolEntryError> {
+        let Some(declared) = self.declaration() else { return Ok(()) };
+        let path = declared.own_path();
+        if self.delegate.is_some() {
+            return Err(ToolEntryError::TwoTargets);
+        }
+        // A stored configuration has the path; its author may have renamed the tool.
+        let is_own = |path: &String| [DECLARED, DECLARED_JOBS].iter().any(|group| path.starts_with(group));
+        if self.operation.as_ref().is_some_and(|operation| !is_own(operation)) {
+            return Err(ToolEntryError::DeclaredOperation { path });
+        }
+        self.operation = Some(path);
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), ToolEntryError> {
         let runs = self.target()?;
+        let is_declared = self.http.is_some() || self.jobs.is_some();
         let what = match &runs {
             EntryTarget::Operation(_) => {
-                if self.input.is_some() {
+                if self.input.is_some() && !is_declared {
                     return Err(ToolEntryError::Input);
                 }
                 None
@@ -268,8 +312,12 @@ impl NamedTool {
 }
 
 /// Returns the name of a path's tool: `v/ops/covia/read` → `covia_read`, `o/look` → `look`; those of `grid/` as Covia
-/// names them, `grid_job_result`. Cut to [`MAX_NAME`] characters.
+/// names them, `grid_job_result`; those of other servers with the server's name, `v/ops/mcp/github/search` →
+/// `github__search`. Cut to [`MAX_NAME`] characters.
 pub fn tool_name(path: &str) -> String {
+    if let Some(name) = tool_name_of_path(path) {
+        return name;
+    }
     let plain = path.trim_matches('/');
     let short = match plain.rsplit_once('/') {
         Some((_, pin)) if is_stored_operation(path) => pin,
@@ -396,6 +444,9 @@ mod tests {
             ("did:key:z6Mk/o/look it up", "look_it_up", true),
             ("/acme/ann/o/look", "look", true),
             ("v/ops/o/x", "o_x", false),
+            ("v/ops/mcp/github/search", "github__search", false),
+            ("mcp:github:search", "github__search", false),
+            ("mcp:tools:call", "mcp_tools_call", false),
         ] {
             assert_eq!((tool_name(path).as_str(), is_stored_operation(path)), (name, pin), "{path}");
         }

@@ -8,7 +8,7 @@ use crate::visible::quote_foreign;
 pub const INVOKE: &str = "invoke";
 
 /// Every ability that an operation, a route or a resource asks for; a test compares it with the code.
-pub const ABILITIES: [&str; 49] = [
+pub const ABILITIES: [&str; 53] = [
     "agent/create",
     "agent/delete",
     "agent/fork",
@@ -24,8 +24,11 @@ pub const ABILITIES: [&str; 49] = [
     "crud/delete",
     "crud/read",
     "crud/write",
+    "http/delete",
     "http/get",
+    "http/patch",
     "http/post",
+    "http/put",
     INVOKE,
     "job/approve",
     "job/cancel",
@@ -36,6 +39,7 @@ pub const ABILITIES: [&str; 49] = [
     "job/redrive",
     "job/resume",
     "job/settle",
+    "mcp/approve",
     "policy/approvals",
     "policy/restore",
     "policy/revoke",

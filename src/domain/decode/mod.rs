@@ -59,6 +59,13 @@ pub fn lenient_json(bytes: &[u8]) -> Result<Value, DataError> {
     parse::parse(bytes, parse::ParseLimits { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: false, cut: false })
 }
 
+/// Reads an answer of a server like [`lenient_json`]. Parts that are too deep become a text that says so: one of them must
+/// not cost the others.
+pub fn answer_json(bytes: &[u8]) -> Result<Value, DataError> {
+    let limits = parse::ParseLimits { depth: MESSAGE_DEPTH, parts: VALUE_PARTS, unique: false, cut: false };
+    parse::parse(bytes, limits).map(limit_depth)
+}
+
 /// Reads a message like [`json`], with at most `depth` levels, because the venue itself may have sent it. A message
 /// from any other sender must pass [`check`].
 pub fn message_json(bytes: &[u8], depth: usize) -> Result<Value, DataError> {

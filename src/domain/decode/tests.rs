@@ -396,3 +396,12 @@ fn json5_is_read_as_the_value_that_it_writes() {
     let plain = super::json(b"{\"a\": }").unwrap_err();
     assert_eq!(super::json5(b"{\"a\": }"), Err(plain), "the error is that of JSON");
 }
+
+#[test]
+fn a_deep_part_of_an_answer_does_not_cost_the_others() {
+    let deep = |levels: usize| format!("{{\"a\": 1, \"a\": 2, \"b\": {}{}}}", "[".repeat(levels), "]".repeat(levels));
+    let read = super::answer_json(deep(RESULT_DEPTH + 10).as_bytes()).unwrap();
+    assert_eq!(read["a"], 2);
+    assert!(read.to_string().contains("nested deeper than"), "{read}");
+    assert!(super::answer_json(deep(MESSAGE_DEPTH + 1).as_bytes()).is_err());
+}

@@ -12,6 +12,7 @@ use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::time::Duration;
 
 /// Times that a job of an external worker may take.
@@ -69,6 +70,9 @@ pub struct ExternalWatch {
     /// Time at which a limit was first found to have passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overdue: Option<Millis>,
+    /// JSON Schema that the output must fit; absent = any output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
     /// Answers that had no effect, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoredAnswer>,
@@ -93,7 +97,7 @@ pub struct IgnoredAnswer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchStep {
     /// The watch is due again at its new time.
-    Later(ExternalWatch),
+    Later(Box<ExternalWatch>),
     /// The job has failed, for this reason.
     Over(String),
 }
@@ -114,6 +118,7 @@ impl ExternalWatch {
             heartbeat: None,
             due: now,
             overdue: None,
+            output: None,
             ignored: Vec::new(),
             kept: UnknownFields::default(),
         };
@@ -144,12 +149,12 @@ impl ExternalWatch {
     pub fn next_step(self, now: Millis) -> WatchStep {
         let (at, which) = self.first_limit();
         if now < at {
-            return WatchStep::Later(Self { due: at, overdue: None, ..self });
+            return WatchStep::Later(Box::new(Self { due: at, overdue: None, ..self }));
         }
         let since = self.overdue.unwrap_or(now);
         let end = since.plus(OUTBOUND_GRACE);
         if now < end {
-            return WatchStep::Later(Self { due: end, overdue: Some(since), ..self });
+            return WatchStep::Later(Box::new(Self { due: end, overdue: Some(since), ..self }));
         }
         WatchStep::Over(self.failure_text(which))
     }
@@ -217,7 +222,7 @@ mod tests {
             match watch.next_step(now) {
                 WatchStep::Later(later) => {
                     assert!(later.due > now, "it comes to an end");
-                    watch = later;
+                    watch = *later;
                 }
                 WatchStep::Over(why) => return (now.elapsed_since(T).as_secs(), why),
             }
@@ -250,7 +255,7 @@ mod tests {
         assert_eq!((late.overdue, late.due), (Some(at(10)), at(10).plus(OUTBOUND_GRACE)));
         let alive = late.note_sign(at(12));
         assert_eq!((alive.overdue, alive.started, alive.heartbeat), (None, Some(at(12)), Some(at(12))));
-        assert_eq!(alive.clone().next_step(at(15)), WatchStep::Later(ExternalWatch { due: at(17), ..alive }));
+        assert_eq!(alive.clone().next_step(at(15)), WatchStep::Later(Box::new(ExternalWatch { due: at(17), ..alive })));
     }
 
     #[test]

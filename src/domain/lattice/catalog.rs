@@ -13,6 +13,12 @@ pub const OPERATIONS: &str = "v/ops/";
 /// Path of the operation that runs another one: `operation` names it, `input` is its input.
 pub const RUN: &str = "v/ops/job/run";
 
+/// Path prefix of the tools that an agent's file or a record below `o/` declares: calls of services.
+pub const DECLARED: &str = "v/ops/own/";
+
+/// Path prefix of the declared tools that give jobs to external workers.
+pub const DECLARED_JOBS: &str = "v/ops/jobs/";
+
 /// Returns the full path of an operation: `lattice/read`, `lattice:read` and `/v/ops/lattice/read` →
 /// `v/ops/lattice/read`.
 pub fn catalog_path(path: &str) -> String {
@@ -63,7 +69,8 @@ fn check_name(name: &str) -> Result<(), CatalogNameError> {
     name.chars().find(|c| !is_plain(*c)).map_or(Ok(()), |found| Err(fail(CatalogNameRule::Character { found })))
 }
 
-/// Name of a source of published operations, `<source>` of their paths `v/ops/<source>/<name>`.
+/// Name of a source of published operations, `<source>` of their paths `v/ops/<source>/<name>`; of servers of one kind
+/// their group and the name, `mcp/<server>`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceName(Arc<str>);
 
@@ -80,9 +87,24 @@ impl SourceName {
         Ok(Self(name.into()))
     }
 
+    /// Makes the name of a source whose operations have paths one level deeper, `v/ops/<group>/<source>/<name>`.
+    ///
+    /// # Errors
+    /// A part of the name breaks a rule of such names.
+    pub fn in_group(group: &str, name: &str) -> Result<Self, CatalogNameError> {
+        check_name(group)?;
+        check_name(name)?;
+        Ok(Self(format!("{group}/{name}").into()))
+    }
+
     /// Returns the name as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the segments of the paths of its operations behind `v/ops/`, without the last.
+    pub fn segments(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/')
     }
 
     /// Returns the path of an operation of this source.
@@ -159,6 +181,10 @@ mod tests {
             assert!(error.rule.to_string().contains(rule), "{error}");
             assert_eq!(SourceName::new(name), Err(error));
         }
+        let nested = SourceName::in_group("mcp", "github").unwrap();
+        assert_eq!(nested.operation_path("search").unwrap(), "v/ops/mcp/github/search");
+        assert_eq!(nested.segments().collect::<Vec<_>>(), ["mcp", "github"]);
+        assert!(SourceName::in_group("mcp", "a/b").is_err() && SourceName::in_group("", "a").is_err());
         for namespace in Namespace::ALL {
             let error = SourceName::new(namespace.prefix()).unwrap_err();
             assert_eq!(error.rule, CatalogNameRule::Namespace, "{error}");

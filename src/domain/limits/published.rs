@@ -13,6 +13,12 @@ pub const PUBLISHED_SOURCES: usize = 64;
 /// not take the room of others.
 pub const PUBLISHED_PER_OWNER: usize = 512;
 
+/// Published operations of one owner with those of all its agents' own sources.
+pub const PUBLISHED_OF_AGENTS: usize = 8 * PUBLISHED_PER_OWNER;
+
+/// Bytes of the schemas and descriptions of one owner's sources with those of all its agents.
+pub const PUBLISHED_AGENTS_BYTES: usize = 8 * PUBLISHED_OWNER_BYTES;
+
 /// Bytes of the schemas and descriptions of one owner's sources, and of those of sources for all owners: the largest
 /// servers have a fifth of it.
 pub const PUBLISHED_OWNER_BYTES: usize = 512 * 1024;

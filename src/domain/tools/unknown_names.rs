@@ -7,13 +7,11 @@ use crate::authority::ability::unknown_ability;
 use crate::chat::ModelSettings;
 use crate::lattice::catalog::is_stored_operation;
 use crate::lattice::catalog::{OPERATIONS, catalog_path};
+use crate::mcp::name::{ServerName, split_path};
 use crate::nearest::{did_you_mean, nearest};
 use crate::tools::{OperationDirectory, naming_errors};
 use crate::values::placeholder;
 use crate::visible::quote_foreign;
-
-/// Groups of operations that configurations of other systems name and that are not built, with the note.
-const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
 
 /// Placeholder by which agntz inserts the input of a task.
 const INPUT_PLACEHOLDER: &str = "userQuery";
@@ -24,6 +22,8 @@ pub struct KnownNames<'k, D: OperationDirectory + ?Sized> {
     pub providers: &'k [String],
     /// Operations of the catalogue.
     pub operations: &'k D,
+    /// Servers of the Model Context Protocol that the agent and the venue name.
+    pub servers: &'k [ServerName],
 }
 
 impl AgentConfig {
@@ -82,8 +82,11 @@ fn unknown_operation<D: OperationDirectory + ?Sized>(
         return None;
     }
     let full = catalog_path(path);
-    if let Some((_, why)) = NOT_BUILT.iter().find(|(group, _)| full.starts_with(group)) {
-        return Some(format!("`{place}`: `{}`: {why}", quote_foreign(path)));
+    if let Some((server, _)) = split_path(path) {
+        // Which tools a server has is known when an agent first uses it.
+        let is_known = known.servers.contains(&server);
+        let why = "no server of this name is in `mcp` of the agent, or in the venue's configuration";
+        return (!is_known).then(|| format!("`{place}`: `{}`: {why}", quote_foreign(path)));
     }
     // The common prefix of all paths would make all of them similar.
     let short = |path: &str| path.trim_start_matches(OPERATIONS).to_owned();
@@ -121,8 +124,8 @@ mod tests {
             config["model"] = json!({"provider": "scripted", "name": "echo"});
         }
         let operations = [described("v/ops/lattice/read", &["v/ops/covia/read"]), described("v/ops/agent/create", &[])];
-        let known =
-            KnownNames { providers: &["openai".to_owned(), "scripted".to_owned()], operations: &operations[..] };
+        let (providers, servers) = (["openai".to_owned(), "scripted".to_owned()], [ServerName::new("shop").unwrap()]);
+        let known = KnownNames { providers: &providers, operations: &operations[..], servers: &servers };
         AgentConfig::parse(&config).unwrap().unknown_names(&known)
     }
 
@@ -158,10 +161,11 @@ mod tests {
             (json!({"tools": ["more_tool"]}), vec!["`tools[0]`: no operation `more_tool`, did you mean `more_tools`"]),
             (json!({"tools": ["v/ops/q/q"]}), vec!["`tools[0]`: no operation `v/ops/q/q`"]),
             (
-                json!({"tools": ["mcp:tools:call", "v/ops/mcp/github/search"]}),
+                json!({"tools": ["mcp:tools:call", "v/ops/mcp/github/search", "v/ops/mcp/shop/*", "mcp:shop:order"]}),
                 vec![
-                    "`tools[0]`: `mcp:tools:call`: tools of MCP servers are not built yet",
-                    "`tools[1]`: `v/ops/mcp/github/search`: tools of MCP servers are not built yet",
+                    "`tools[0]`: no operation `mcp:tools:call`",
+                    "`tools[1]`: `v/ops/mcp/github/search`: no server of this name is in `mcp` of the agent, or in the \
+                     venue's configuration",
                 ],
             ),
             (

@@ -5,6 +5,7 @@ use crate::authority::Capability;
 use crate::call::CallRefusal;
 use crate::call::Outcome;
 use crate::call::PlannedCall;
+use crate::call::SentMarks;
 use crate::ids::{AgentId, JobId};
 use crate::load::LoadChange;
 use crate::origin::SourceRead;
@@ -46,6 +47,9 @@ pub struct CallOutcome {
     /// Decision of a person on the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<DecidedCall>,
+    /// Marks with which the call has left the venue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<SentMarks>,
 }
 
 /// A call that waits for a person's approval.
@@ -72,6 +76,7 @@ impl CallOutcome {
             reads: Vec::new(),
             began: None,
             decided: None,
+            sent: None,
         }
     }
 

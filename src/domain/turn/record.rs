@@ -83,6 +83,7 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         went_out: outcome.went_out,
         note: outcome.note.clone(),
         reads: Some(outcome.reads.clone()),
+        sent: outcome.sent.clone(),
     }
 }
 
@@ -104,5 +105,6 @@ pub(super) fn set_call_result(exchange: &mut TurnRecord, call: u32, outcome: &Ca
         record.went_out = outcome.went_out;
         record.note.clone_from(&outcome.note);
         record.reads = Some(outcome.reads.clone());
+        record.sent.clone_from(&outcome.sent);
     }
 }

@@ -197,7 +197,7 @@ impl Operation for RequestAgent {
                 let submission = Submission { handed: handed_sections(site), ..submission };
                 (start_child(call, site, &agent, submission).await?, millis(wait.or(self.timeout), CHILD_WAIT))
             }
-            Site::Api { key } => {
+            Site::Api { key, .. } => {
                 let submitted = submit(call, key.clone(), &agent, true, submission).await?;
                 let job = submitted.job.ok_or_else(|| OpError::Failed("a task without a job".into()))?;
                 (job, millis(wait.or(self.timeout), DEFAULT_TIMEOUT))

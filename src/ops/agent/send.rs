@@ -209,7 +209,7 @@ pub(super) async fn submit(
 /// Returns the id of what a call sends.
 pub(crate) fn event_id(call: &Invocation<'_>) -> EventId {
     match &call.site {
-        Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
+        Site::Api { key, .. } => key.clone().unwrap_or_else(ingress::fresh_id),
         Site::Turn(site) => call_id(call.venue, site),
     }
 }

@@ -114,6 +114,6 @@ async fn tell_agent(call: &Invocation<'_>, outcome: &UnknownOutcome) -> Result<(
         context_ids: Vec::new(),
     };
     let key = EventId::of_venue(&call.venue.key, VenueIdSubject::Answer(&outcome.id));
-    let call = Invocation { site: Site::Api { key: Some(key) }, ..call.clone() };
+    let call = Invocation { site: Site::Api { key: Some(key), job: None }, ..call.clone() };
     Box::pin(dispatch::invoke(&call, "v/ops/agent/message", to_json(&request))).await.map(drop)
 }

@@ -2,6 +2,7 @@
 
 mod auth;
 mod kinds;
+mod mcp;
 mod proxy;
 mod quota;
 mod spend;
@@ -75,9 +76,10 @@ pub(super) fn config(mut layers: ConfigLayers) -> Result<Config, ConfigErrors> {
         grants: grants(l),
         models: models(l),
         resources: kinds::read(l),
+        mcp: mcp::read(l),
         spend: spend::read(l),
         quota: quota::read(l),
-        catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
+        catalog: catalog(l),
         venue: VenueConfig {
             name: parse(l, "venue.name", VENUE_NAME_RULE, shown_name),
             adopt: l.entry("venue.adopt").value.as_bool().unwrap_or_default(),
@@ -141,6 +143,14 @@ fn http(l: &mut ConfigLayers) -> HttpConfig {
         idle_time: duration(l, "http.idle_time", Duration::from_millis(10)..=HOUR),
         linger: duration(l, "http.linger", Duration::ZERO..=HOUR),
     }
+}
+
+fn catalog(l: &mut ConfigLayers) -> CatalogConfig {
+    let tools = path(l, "catalog.tools");
+    if let Some(path) = tools.as_ref().filter(|path| !path.exists()) {
+        refuse_path(l, "catalog.tools", &format!("a file or a folder of tools, and `{}` is neither", path.display()));
+    }
+    CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default(), tools }
 }
 
 fn grants(l: &mut ConfigLayers) -> GrantsConfig {

@@ -30,7 +30,26 @@ pub(super) const KINDS: FreeTable = FreeTable {
     texts: &["url", "operations", "mode", "about", "key_env", "header", "prefix", "timeout"],
     switches: &["allow_private"],
 };
-const FREE: [FreeTable; 2] = [ENDPOINTS, KINDS];
+/// Keys `mcp.servers.<name>.<leaf>`.
+pub(super) const MCP_SERVERS: FreeTable = FreeTable {
+    prefix: "mcp.servers.",
+    texts: &[
+        "url",
+        "command",
+        "env",
+        "tools",
+        "revision",
+        "timeout",
+        "repeatable",
+        "once",
+        "key_env",
+        "secret",
+        "header",
+        "prefix",
+    ],
+    switches: &["allow_private"],
+};
+const FREE: [FreeTable; 3] = [ENDPOINTS, KINDS, MCP_SERVERS];
 
 impl FreeTable {
     /// Returns an empty value of the type of a leaf's key; `None` for other keys.

@@ -17,8 +17,9 @@ pub use load::LoadedConfig;
 pub use mask::{mask_url, mask_value};
 pub use settings::{
     AuthConfig, AuthMode, BusConfig, BusUrl, CatalogConfig, Config, DidKeys, EndpointConfig, GrantsConfig,
-    HttpClientConfig, HttpConfig, LogConfig, LogFormat, ModelsConfig, ResourceKind, ResourcesConfig, RetryConfig,
-    SecretsConfig, SettingFileError, StoreConfig, StoreUrl, TlsFiles, VenueConfig, WorkerConfig,
+    HttpClientConfig, HttpConfig, LogConfig, LogFormat, McpConfig, ModelsConfig, ResourceKind, ResourcesConfig,
+    RetryConfig, SecretsConfig, SettingFileError, StoreConfig, StoreUrl, TlsFiles, VenueConfig, VenueMcpServer,
+    WorkerConfig,
 };
 
 #[cfg(test)]

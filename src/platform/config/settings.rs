@@ -6,6 +6,7 @@ use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
 use crate::domain::hosts::HostRule;
 use crate::domain::ids::did::DidKey;
+use crate::domain::mcp::server::McpServer;
 use crate::domain::quota::QuotaSettings;
 use crate::domain::rate::RateLimit;
 use crate::domain::resource::remote::RemoteOperation;
@@ -42,6 +43,8 @@ pub struct Config {
     pub models: ModelsConfig,
     /// Settings under `resources.*`.
     pub resources: ResourcesConfig,
+    /// Settings under `mcp.*`.
+    pub mcp: McpConfig,
     /// Settings under `catalog.*`.
     pub catalog: CatalogConfig,
     /// Settings under `quota.*`.
@@ -337,11 +340,41 @@ pub struct ResourceKind {
     pub allow_private: bool,
 }
 
+/// Servers of the Model Context Protocol whose tools the agents of all owners may use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct McpConfig {
+    /// Servers in the order of their names.
+    pub servers: Vec<VenueMcpServer>,
+    /// Whether other processes than `trellis up` start programs as servers, too.
+    pub commands: bool,
+}
+
+/// Settings under `mcp.servers.<name>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VenueMcpServer {
+    /// What an agent could set of it, too.
+    pub server: McpServer,
+    /// Program and arguments of a server on stdin and stdout; empty = the server has a URL.
+    pub command: Vec<String>,
+    /// Environment variables that the program gets besides `PATH` and `HOME`.
+    pub env: Vec<String>,
+    /// Environment variable with the venue's key; `None` = no key.
+    pub key_env: Option<String>,
+    /// Header that carries the key.
+    pub header: String,
+    /// Text before the key in the header.
+    pub prefix: String,
+    /// Whether its address may be one that isn't public.
+    pub allow_private: bool,
+}
+
 /// Settings of the operations that agents can call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogConfig {
     /// Whether the operations `test:*` are included.
     pub test: bool,
+    /// File, or folder of files, with tools by declaration for all owners.
+    pub tools: Option<PathBuf>,
 }
 
 /// Settings of this installation.

@@ -8,6 +8,8 @@
 //! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | `retention.turns`, see `domain::retention` |
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
+//! | `g/<agent>/mcp/<server>` | JSON of the approved tools of a server that the agent declares, see `domain::mcp::pin` | turns that first use it, people who approve a change | as the agent's other documents |
+//! | `mcp/<server>` | JSON of the approved tools of a server that the venue names; in the venue's own owner where all owners share it | turns that first use it, people who approve a change | for good |
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `venue::ledger::path_uses`; `<created>` is when the agent was created | the agent's removal | `retention.turns` after it |
 //! | `reads/<agent>/s/<session>/<deleted>/<number>` | JSON list of what models have seen in a deleted session | the session's deletion | `retention.turns` after it |
 //! | `reads/~/<hash>` | JSON list of one copy that a caller from outside made | operations, as far as the quota has room | `retention.turns` after the last such copy |
@@ -87,6 +89,7 @@ mod a2a;
 mod claims;
 mod history;
 mod marks;
+mod mcp;
 mod parts;
 mod reads;
 mod spend;
@@ -95,6 +98,7 @@ pub use a2a::{job_message, job_messages, job_notification, job_notifications};
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use marks::*;
+pub use mcp::{MCP_PINS, agent_mcp_pins, mcp_pin};
 pub use parts::{PART_SCANS, PARTS, part, part_name, part_scan, parts, period_of_part, period_of_scan};
 pub use reads::{READS, agent_reads, outside_copy, reads, session_reads};
 pub use spend::{

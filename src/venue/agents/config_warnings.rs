@@ -7,8 +7,8 @@ use crate::domain::tools::binding::BindingFaults;
 use crate::domain::tools::unknown_names::KnownNames;
 use crate::domain::visible::quote_foreign;
 use crate::store::{StoreError, keys};
-use crate::venue::Venue;
 use crate::venue::operation::CatalogView;
+use crate::venue::{Venue, declared, mcp};
 use std::collections::BTreeSet;
 
 /// Why a configuration is refused. Each line is a fault of one of its parts.
@@ -18,6 +18,12 @@ pub enum ConfigFaultsError {
     #[error("{}", .lines.join("; "))]
     Bindings {
         /// Faults of the bindings.
+        lines: Vec<String>,
+    },
+    /// Declared tools have names of others.
+    #[error("{}", .lines.join("; "))]
+    Declared {
+        /// Faults of the declarations.
         lines: Vec<String>,
     },
     /// There are warnings, and the caller is strict.
@@ -30,7 +36,7 @@ pub enum ConfigFaultsError {
 
 /// Returns one line for each warning.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
-    let operations = venue.catalog_view(owner);
+    let operations = declared::view_with_config(&venue.catalog, venue.catalog_view(owner), config);
     let bindings = binding_faults(venue, &operations, config).warnings;
     list_warnings(venue, owner, &operations, config, bindings)
 }
@@ -43,19 +49,24 @@ fn list_warnings(
     config: &AgentConfig,
     bindings: Vec<String>,
 ) -> Vec<String> {
-    let mut found = config.unknown_names(&KnownNames { providers: venue.catalog.providers(), operations });
+    let of_venue = venue.catalog.mcp.of_venue().map(|server| &server.endpoint.settings().name);
+    let servers: Vec<_> = config.mcp.iter().map(|server| &server.name).chain(of_venue).cloned().collect();
+    let known = KnownNames { providers: venue.catalog.providers(), operations, servers: &servers };
+    let mut found = config.unknown_names(&known);
     let models = config.model.in_order().enumerate();
     found.extend(models.filter_map(|(at, model)| {
         let why = venue.spend.price_error(owner, model)?;
         Some(format!("`{}`: {why}", ModelSettings::key_at(at)))
     }));
     found.extend(bindings);
+    found.extend(declared::lint::warnings(&venue.catalog, operations, config));
     found
 }
 
 /// Returns one line for each model of a configuration that has no key: its secret isn't stored, or this worker's
 /// environment has no such variable. The environments of other workers aren't known here. A process without a worker adds
-/// a line about scripted models whose rules it doesn't see.
+/// a line about scripted models whose rules it doesn't see. Servers of the Model Context Protocol that can't be used yet
+/// are told, too.
 pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     for (at, model) in config.model.in_order().enumerate() {
@@ -71,6 +82,7 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
         found.extend(why.map(|why| format!("`{place}`: {why}; until then its tasks wait")));
     }
     found.extend(unseen_rules(venue, config));
+    found.extend(mcp::server_warnings(venue, owner, config).await?);
     Ok(found)
 }
 
@@ -100,7 +112,12 @@ pub fn check(
     config: &AgentConfig,
     strict: bool,
 ) -> Result<Vec<String>, ConfigFaultsError> {
-    let operations = venue.catalog_view(owner);
+    let shared = venue.catalog_view(owner);
+    let operations = declared::view_with_config(&venue.catalog, shared.clone(), config);
+    let lines = declared::lint::shadowed_names(&shared, config);
+    if !lines.is_empty() {
+        return Err(ConfigFaultsError::Declared { lines });
+    }
     let BindingFaults { errors, warnings: bindings } = binding_faults(venue, &operations, config);
     if !errors.is_empty() {
         return Err(ConfigFaultsError::Bindings { lines: errors });

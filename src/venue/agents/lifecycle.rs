@@ -35,7 +35,7 @@ impl AgentEditor<'_> {
     fn check_keys(self, config: &AgentConfig) -> Result<(), LifecycleError> {
         super::keys_needed(&json!(config)).iter().try_for_each(|need| {
             let permitted = self.authority.permits(need.ability, &need.resource);
-            permitted.map_err(|denied| LifecycleError::Denied(denied.model_text("an agent with `model.key`")))
+            permitted.map_err(|denied| LifecycleError::Denied(denied.model_text("an agent with this configuration")))
         })
     }
 }

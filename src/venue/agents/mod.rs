@@ -11,6 +11,7 @@ pub mod sessions;
 pub mod templates;
 pub mod transcript;
 
+use crate::config::url::parse_callable;
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
 use crate::domain::authority::ResourcePath;
@@ -26,6 +27,7 @@ use crate::domain::visible::cut_at;
 use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::operation::Need;
+use crate::venue::outbound::url_resource;
 use crate::view::agent::{AgentActivity, AgentRecordView};
 use crate::view::ledger::TurnRecordView;
 use crate::view::to_json;
@@ -316,10 +318,21 @@ pub fn keys_needed(config: &Value) -> Vec<Need> {
         let headers = model["headers"].as_object().into_iter().flat_map(Map::values);
         std::iter::once(&model["key"]).chain(headers.map(|header| &header["$secret"]))
     });
+    let servers = config["mcp"].as_array().into_iter().flatten();
+    let of_servers = servers.filter_map(|server| server["headers"].as_object()).flat_map(Map::values);
+    let secrets = secrets.chain(of_servers.map(|header| &header["$secret"]));
     // A text that is no name may be a key itself: it is refused later, and never shown.
     let mut names: Vec<_> = secrets.filter_map(|path| SecretName::from_path(path.as_str()?).ok()).collect();
     names.sort_unstable();
     names.dedup();
     let need = |name: &SecretName| Need { ability: "secret/use", resource: ResourcePath::secret(name) };
-    names.iter().map(need).collect()
+    names.iter().map(need).chain(servers_needed(config)).collect()
+}
+
+/// Returns what a configuration needs for its servers of the Model Context Protocol: they are sent requests as `http/post`
+/// sends them. Their secrets are among the keys.
+fn servers_needed(config: &Value) -> impl Iterator<Item = Need> {
+    let urls = config["mcp"].as_array().into_iter().flatten().filter_map(|server| server["url"].as_str());
+    let urls: Vec<_> = urls.filter_map(|url| parse_callable(url).ok()).collect();
+    urls.into_iter().map(|url| Need { ability: "http/post", resource: url_resource(&url) })
 }

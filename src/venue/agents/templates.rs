@@ -18,7 +18,7 @@ mod tests {
     #[test]
     fn every_template_is_a_configuration_without_a_warning() {
         let catalog = catalog(false);
-        let known = KnownNames { providers: catalog.providers(), operations: &catalog.compiled_view() };
+        let known = KnownNames { providers: catalog.providers(), operations: &catalog.compiled_view(), servers: &[] };
         let templates = TEMPLATES.as_object().unwrap();
         assert_eq!(templates.len(), 7);
         for (name, template) in templates {

@@ -274,7 +274,7 @@ impl ContextReader<'_> {
             caller: self.caller,
             workspace: self.workspace,
             scoped: &NO_SECTIONS,
-            site: Site::Api { key: None },
+            site: Site::Api { key: None, job: None },
             reads,
             fills_prompt: true,
         }

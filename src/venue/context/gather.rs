@@ -17,6 +17,7 @@ use crate::domain::turn::scoped;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
 use crate::venue::Venue;
+use crate::venue::declared;
 use crate::venue::operation::pin::PinReader;
 use crate::venue::operation::{Caller, CatalogView};
 use crate::venue::resources::{self, scratchpad};
@@ -35,10 +36,11 @@ pub(crate) struct PromptView<'a> {
 }
 
 /// Returns what a turn begins with: its input, its tree, and the agent with the operations that its pins name, if it
-/// has any. In the tree of a session that has expired, `c/` is empty.
+/// has any. In the tree of a session that has expired, `c/` is empty. The tools that the agent declares, or that records
+/// below `o/` declare for it, are added to the operations of the turn.
 pub(crate) async fn begin_turn(
     venue: &Venue,
-    catalog: &CatalogView,
+    catalog: &mut CatalogView,
     agent: &AgentRecord,
     mut turn_input: Box<TurnInput>,
     is_expired: bool,
@@ -47,6 +49,7 @@ pub(crate) async fn begin_turn(
     if is_expired {
         clear_scratch(&workspace, &*venue.store).await?;
     }
+    *catalog = declared::view_for_agent(venue, &turn_input.owner, catalog.clone(), &agent.config).await?;
     let pins =
         PinReader { venue, catalog, owner: &turn_input.owner, authority: &turn_input.authority, workspace: &workspace };
     let pinned = pins::resolve_pins(pins, agent).await?.map(Box::new);

@@ -7,7 +7,8 @@ use crate::domain::agent::tool::NamedTool;
 use crate::domain::agent::tool::ToolEntry;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::lattice::catalog::is_stored_operation;
-use crate::domain::limits::PINNED_SCHEMAS_BYTES;
+use crate::domain::limits::{PINNED_SCHEMAS_BYTES, TOOLS};
+use crate::domain::mcp::name::server_of_pattern;
 use crate::domain::visible::beginning;
 use crate::store::StoreError;
 use crate::venue::operation::OpError;
@@ -19,12 +20,14 @@ const DESCRIPTION_BYTES: usize = 4_096;
 /// Returns the agent with the operations that its pins name; `None` if it names none. A pin that can't be resolved
 /// stays, and is refused where it is used.
 pub(super) async fn resolve_pins(pins: PinReader<'_>, agent: &AgentRecord) -> Result<Option<AgentRecord>, StoreError> {
-    let names_pins = agent.config.tools.iter().filter_map(ToolEntry::operation).any(is_stored_operation)
+    let named = || agent.config.tools.iter().filter_map(ToolEntry::operation);
+    let names_pins = named().any(|path| is_stored_operation(path) || server_of_pattern(path).is_some())
         || agent.config.context.iter().filter_map(operation_of).any(is_stored_operation);
     if !names_pins {
         return Ok(None);
     }
     let mut agent = agent.clone();
+    agent.config.tools = expand_patterns(pins, std::mem::take(&mut agent.config.tools));
     let configured: Vec<String> = agent.config.tools.iter().map(ToolEntry::tool_name).collect();
     let (mut named, mut room) = (Vec::new(), PINNED_SCHEMAS_BYTES);
     for entry in &mut agent.config.tools {
@@ -64,6 +67,33 @@ pub(super) async fn resolve_pins(pins: PinReader<'_>, agent: &AgentRecord) -> Re
         }
     }
     Ok(Some(agent))
+}
+
+/// Replaces each entry that stands for all tools of a server by one for each of them, with the same options.
+fn expand_patterns(pins: PinReader<'_>, entries: Vec<ToolEntry>) -> Vec<ToolEntry> {
+    let mut expanded = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let Some(server) = entry.operation().and_then(server_of_pattern) else {
+            expanded.push(entry);
+            continue;
+        };
+        let options = match &entry {
+            ToolEntry::Path(_) => NamedTool::default(),
+            ToolEntry::Named(tool) => NamedTool { name: None, description: None, ..(**tool).clone() },
+        };
+        let prefix = server.prefix();
+        let paths = pins.catalog.operations().map(|found| &found.spec.path).filter(|path| path.starts_with(&prefix));
+        let of_server = paths
+            .take(TOOLS)
+            .map(|path| ToolEntry::Named(Box::new(NamedTool { operation: Some(path.to_string()), ..options.clone() })));
+        let before = expanded.len();
+        expanded.extend(of_server);
+        // The entry stays where the server has no tools, so that it is shown as one that isn't offered.
+        if expanded.len() == before {
+            expanded.push(entry);
+        }
+    }
+    expanded
 }
 
 fn operation_of(entry: &ContextEntry) -> Option<&str> {

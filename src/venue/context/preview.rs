@@ -13,6 +13,7 @@ use crate::domain::values::Values;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
+use crate::venue::mcp;
 use crate::venue::policy;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -115,8 +116,9 @@ async fn next_inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview)
     if !reader.covers_reading(&turn_input.mandate.envelope.bound) {
         return Err(PreviewError::Withheld(key));
     }
-    let catalog = venue.catalog_view(owner);
-    let (turn_input, workspace, pinned) = begin_turn(venue, &catalog, &agent, turn_input, is_expired).await?;
+    mcp::prepare_preview(venue, owner, &agent, &run.state.tools).await?;
+    let mut catalog = venue.catalog_of_agent(owner, id);
+    let (turn_input, workspace, pinned) = begin_turn(venue, &mut catalog, &agent, turn_input, is_expired).await?;
     let (turn, _) = Turn::begin(turn_input, venue.now());
     let agent = pinned.as_deref().unwrap_or(&agent);
     let view = PromptView { venue, catalog: &catalog, turn_input: turn.input(), agent, workspace: &workspace };

@@ -2,22 +2,25 @@
 //! the process runs.
 
 use super::publication_error::PublicationError;
-use super::published::Publication;
-use super::sources::{PublishedOperations, PublishedSource};
+use super::published::{Publication, ViewOperation};
+use super::sources::{PublicationScope, PublishedOperations, PublishedSource};
 use super::validators::{RecentValidators, SharedValidator};
-use super::{Effect, OpError, Operation, ParsedCall, schema};
+use super::{Effect, OpError, Operation, ParsedCall, RuntimeCall, schema};
 use crate::domain::agent::tool::tool_name;
 use crate::domain::call::PublishedVersion;
+use crate::domain::declared::JobsDeclaration;
 use crate::domain::decode;
-use crate::domain::ids::Owner;
+use crate::domain::ids::{AgentId, Owner, sha256_hex};
 use crate::domain::lattice::catalog::{SourceName, catalog_path};
 use crate::domain::time::Millis;
 use crate::domain::tools::{OperationDirectory, OperationInfo};
+use crate::venue::mcp_client::McpServers;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::send::HttpSender;
 use crate::venue::resources::ResourceProviders;
 use jsonschema::Validator;
 use parking_lot::RwLock;
+use quick_cache::sync::Cache;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -127,11 +130,32 @@ pub struct Catalog {
     pub resources: ResourceProviders,
     /// HTTP client for the hosts that may be called.
     pub(crate) hosts: HttpSender,
+    /// Servers of the Model Context Protocol.
+    pub(crate) mcp: McpServers,
     compiled: Arc<CompiledOperations>,
     published: PublishedOperations<RegisteredOperation>,
     validators: Arc<RecentValidators>,
+    /// Operations that views were given lately, by path and version.
+    recent: RecentOperations,
     providers: Vec<String>,
+    /// Makes the calls of declared jobs for external workers.
+    jobs: Option<JobCalls>,
 }
+
+/// Makes what runs the calls of a declared job.
+pub type JobCalls = fn(&JobsDeclaration) -> Arc<dyn RuntimeCall>;
+
+/// Operations that views were given lately.
+struct RecentOperations(Cache<String, Arc<RegisteredOperation>>);
+
+impl Default for RecentOperations {
+    fn default() -> Self {
+        Self(Cache::new(VIEW_OPERATIONS_KEPT))
+    }
+}
+
+/// Operations of views that a process keeps between turns.
+const VIEW_OPERATIONS_KEPT: usize = 1_024;
 
 impl Catalog {
     /// Makes a catalogue of these operations, and of aliases of their paths.
@@ -166,9 +190,49 @@ impl Catalog {
         Self { hosts: HttpSender::new(hosts), ..self }
     }
 
+    /// Returns the catalogue with the venue's servers of the Model Context Protocol.
+    #[must_use]
+    pub fn with_mcp(self, mcp: McpServers) -> Self {
+        Self { mcp, ..self }
+    }
+
     /// Returns the names of the model providers that agents may use.
     pub fn providers(&self) -> &[String] {
         &self.providers
+    }
+
+    /// Returns the catalogue with what runs declared jobs.
+    #[must_use]
+    pub fn with_jobs(self, jobs: JobCalls) -> Self {
+        Self { jobs: Some(jobs), ..self }
+    }
+
+    /// Returns what runs declared jobs; `None` where the process has no queues.
+    pub const fn jobs(&self) -> Option<JobCalls> {
+        self.jobs
+    }
+
+    /// Returns a view that has an operation besides its own. It is no part of the catalogue: other views don't have it.
+    ///
+    /// # Errors
+    /// A name or a schema breaks a rule.
+    pub fn extend_view(&self, view: &CatalogView, operation: ViewOperation) -> Result<CatalogView, PublicationError> {
+        let key = ViewOperation::key_of(&operation.source, &operation.operation.name, &operation.version);
+        let found = Arc::new(operation.register(&self.validators)?);
+        self.recent.0.insert(key, Arc::clone(&found));
+        Ok(view.with_declared(found))
+    }
+
+    /// Returns a view that has an operation which [`Self::extend_view`] has made lately; `None` if it hasn't.
+    pub fn extend_with_recent(
+        &self,
+        view: &CatalogView,
+        source: &SourceName,
+        name: &str,
+        version: &str,
+    ) -> Option<CatalogView> {
+        let found = self.recent.0.get(&ViewOperation::key_of(source, name, version))?;
+        Some(view.with_declared(found))
     }
 
     /// Adds names under which callers may address this venue.
@@ -190,17 +254,52 @@ impl Catalog {
     /// Withdraws all operations that a source has published for this owner; `None` stands for those of all owners.
     /// Returns whether there were any.
     pub fn withdraw(&self, owner: Option<&Owner>, source: &SourceName) -> bool {
-        self.published.remove(owner, source)
+        self.withdraw_at(PublicationKey { owner, agent: None, source })
+    }
+
+    /// Withdraws all operations of a source like [`Catalog::withdraw`], also those that an agent alone may name.
+    pub fn withdraw_at(&self, key: PublicationKey<'_>) -> bool {
+        self.published.remove(key.scope().as_ref(), key.source)
+    }
+
+    /// Keeps the operations of a source until another time, if they are published in this version; returns whether they
+    /// are. They are the same publication as before.
+    pub fn renew(&self, key: PublicationKey<'_>, version: &str, expires: Option<Millis>, now: Millis) -> bool {
+        self.published.renew(key.scope().as_ref(), key.source, version, expires, now)
     }
 
     /// Returns the compiled operations, which all owners have.
     pub fn compiled_view(&self) -> CatalogView {
-        CatalogView { compiled: Arc::clone(&self.compiled), published: Arc::default() }
+        CatalogView { compiled: Arc::clone(&self.compiled), published: Arc::default(), declared: Arc::default() }
     }
 
     /// Returns the operations that calls of an owner may name at this time.
     pub fn for_owner(&self, owner: &Owner, now: Millis) -> CatalogView {
-        CatalogView { compiled: Arc::clone(&self.compiled), published: self.published.visible_to(owner, now).into() }
+        self.for_agent(owner, None, now)
+    }
+
+    /// Returns the operations that calls of an agent may name at this time; `None` stands for callers of the owner.
+    pub fn for_agent(&self, owner: &Owner, agent: Option<&AgentId>, now: Millis) -> CatalogView {
+        let scope = PublicationScope { owner: owner.clone(), agent: agent.cloned() };
+        let published = self.published.visible_to(&scope, now).into();
+        CatalogView { compiled: Arc::clone(&self.compiled), published, declared: Arc::default() }
+    }
+}
+
+/// The place of a source among all that are published.
+#[derive(Debug, Clone, Copy)]
+pub struct PublicationKey<'a> {
+    /// Owner whose calls may name the operations; `None` stands for all owners.
+    pub owner: Option<&'a Owner>,
+    /// Agent whose calls alone may name them; `None` stands for all calls of the owner.
+    pub agent: Option<&'a AgentId>,
+    /// Name of the source.
+    pub source: &'a SourceName,
+}
+
+impl PublicationKey<'_> {
+    fn scope(&self) -> Option<PublicationScope> {
+        self.owner.map(|owner| PublicationScope { owner: owner.clone(), agent: self.agent.cloned() })
     }
 }
 
@@ -233,6 +332,8 @@ impl From<PublishedVersion> for StaleOperationError {
 pub struct CatalogView {
     compiled: Arc<CompiledOperations>,
     published: Arc<[Arc<PublishedSource<RegisteredOperation>>]>,
+    /// Operations of this view alone, by path.
+    declared: Arc<BTreeMap<Arc<str>, Arc<RegisteredOperation>>>,
 }
 
 impl CatalogView {
@@ -242,7 +343,18 @@ impl CatalogView {
         let full = catalog_path(path);
         let real = self.compiled.aliases.get(full.as_str()).copied().unwrap_or(full.as_str());
         let published = || self.published.iter().find_map(|source| source.operations.get(real));
-        self.compiled.operations.get(real).or_else(published)
+        self.compiled.operations.get(real).or_else(|| self.declared.get(real)).or_else(published)
+    }
+
+    fn with_declared(&self, operation: Arc<RegisteredOperation>) -> Self {
+        let mut declared = (*self.declared).clone();
+        declared.insert(Arc::clone(&operation.spec.path), operation);
+        Self { declared: Arc::new(declared), ..self.clone() }
+    }
+
+    /// Whether an operation is of this view alone: no publication withdraws it.
+    pub fn is_of_view(&self, path: &str) -> bool {
+        self.declared.contains_key(path)
     }
 
     /// Finds a published operation by the name of its tool, which doesn't say where the name of its source ends.
@@ -256,7 +368,9 @@ impl CatalogView {
     }
 
     fn published_operations(&self) -> impl Iterator<Item = &Arc<RegisteredOperation>> {
-        self.published.iter().flat_map(|source| source.operations.values())
+        let published = self.published.iter().flat_map(|source| source.operations.iter());
+        let shown = published.filter(move |(path, _)| !self.declared.contains_key(*path)).map(|(_, found)| found);
+        self.declared.values().chain(shown)
     }
 
     /// Returns all aliases with the paths that they stand for.
@@ -266,7 +380,12 @@ impl CatalogView {
 
     /// Returns numbers that tell the published operations of this view from those of any other view of the process.
     pub(crate) fn publication_serials(&self) -> Vec<u64> {
-        self.published.iter().map(|source| source.serial).collect()
+        // The numbers of publications count from 1 and never get so far.
+        let number = |found: &Arc<RegisteredOperation>| {
+            let digest = sha256_hex(format!("{} {:?}", found.spec.path, found.version).as_bytes());
+            u64::from_str_radix(&digest[..15], 16).unwrap_or_default() | (1 << 63)
+        };
+        self.published.iter().map(|source| source.serial).chain(self.declared.values().map(number)).collect()
     }
 
     /// Checks that a published operation still has the version on which a call was decided.

@@ -10,6 +10,7 @@ use crate::domain::ids::JobId;
 use crate::domain::lattice::address::localise;
 use crate::domain::lattice::catalog::{RUN, catalog_path};
 use crate::domain::limits::JOB_DEPTH;
+use crate::domain::mcp::name::{TOOLS_CALL, called_tool};
 use crate::domain::nearest::did_you_mean;
 use crate::domain::reader::JobVisibility;
 use crate::domain::schema::{self, make_whole};
@@ -31,6 +32,10 @@ const OUTSIDE_GRACE: Duration = Duration::from_secs(5);
 /// Why a call isn't made with the text that records hold in place of a hidden argument.
 const LOST_VALUE: &str =
     "a hidden argument has only the text `[hidden]`, because records don't keep its value; send it again";
+
+/// Why Covia's call of a tool names none.
+const NO_TOOL: &str = "`server`: expected the name of a server that the agent or the venue names, with `toolName`, the \
+                       name of a tool; a URL and a token belong into the server's declaration";
 
 /// Finds the operation of `path`; the error proposes a similar one.
 pub fn find_operation<'c>(catalog: &'c CatalogView, path: &str) -> Result<&'c Arc<RegisteredOperation>, OpError> {
@@ -123,12 +128,19 @@ pub fn resolve_call(
         validate_arguments(found, &*found.validator()?, &arguments, is_masked)?;
         make_whole(&found.spec.input, &mut arguments).map_err(|wrong| broken_rule(found, wrong.to_string()))?;
         reference::spell_out(&found.spec.input, &mut arguments);
-        if *found.spec.path != *RUN {
-            return Ok(ResolvedOperation { found: Arc::clone(found), arguments, inner: named, masked: mask });
-        }
-        catalog.check_venue(arguments.get("venue"))?;
-        let path = arguments["operation"].as_str().unwrap_or_default().to_owned();
-        let input = arguments.get_mut("input").map(Value::take).unwrap_or_default();
+        let path = match &*found.spec.path {
+            TOOLS_CALL => called_tool(&arguments).ok_or_else(|| broken_rule(found, NO_TOOL.to_owned()))?,
+            RUN => {
+                catalog.check_venue(arguments.get("venue"))?;
+                arguments["operation"].as_str().unwrap_or_default().to_owned()
+            }
+            _ => {
+                let found = Arc::clone(found);
+                return Ok(ResolvedOperation { found, arguments, inner: named, masked: mask });
+            }
+        };
+        let key = if *found.spec.path == *RUN { "input" } else { "arguments" };
+        let input = arguments.get_mut(key).map(Value::take).unwrap_or_default();
         found = find_operation(catalog, &path)?;
         (arguments, named) = (input, Some(path));
         // An operation that is called by its path gets the arguments of its caller, which may be a model.
@@ -249,6 +261,13 @@ pub fn hide(catalog: &CatalogView, path: &str, arguments: &mut Value) {
         // Who calls a tool that isn't offered may mean an operation all the same.
         let found = catalog.resolve(&path).or_else(|| catalog.find_published_tool(&tool_name(&path)));
         let Some(found) = found else { return };
+        if *found.spec.path == *TOOLS_CALL {
+            let Some(tool) = called_tool(arguments) else { return };
+            path = tool;
+            let Some(input) = arguments.get_mut("arguments") else { return };
+            arguments = input;
+            continue;
+        }
         if *found.spec.path != *RUN {
             return hide::hide(&found.spec.input, arguments);
         }

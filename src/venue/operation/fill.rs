@@ -13,13 +13,21 @@ use std::collections::BTreeMap;
 
 /// Replaces every reference in the arguments of `parsed`. Returns what must be masked in the result.
 pub async fn fill_secrets(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) -> Result<Mask, OpError> {
-    let mut mask = Mask::default();
-    let Some(to) = parsed.destination() else { return Ok(mask) };
-    let mut opened = BTreeMap::new();
-    for place in parsed.secrets().into_iter().flat_map(reference::references_mut) {
+    let Some(to) = parsed.destination() else { return Ok(Mask::default()) };
+    fill_references(call, &to, parsed.secrets()).await
+}
+
+/// Replaces every reference in these values, which are sent to one place. Returns what must be masked in its answer.
+pub(crate) async fn fill_references(
+    call: &Invocation<'_>,
+    to: &Destination,
+    values: Vec<&mut Value>,
+) -> Result<Mask, OpError> {
+    let (mut mask, mut opened) = (Mask::default(), BTreeMap::new());
+    for place in values.into_iter().flat_map(reference::references_mut) {
         let asked = SecretReference::parse(place).map_err(|error| OpError::Invalid(error.to_string()))?;
         if !opened.contains_key(&asked.name) {
-            let secret = open_secret(call, &asked.name, &to).await?;
+            let secret = open_secret(call, &asked.name, to).await?;
             mask.add(&secret.name, &secret.value);
             opened.insert(asked.name.clone(), secret);
         }
@@ -27,7 +35,7 @@ pub async fn fill_secrets(call: &Invocation<'_>, parsed: &mut dyn ParsedCall) ->
             *place = Value::String(format!("{}{}", asked.prefix, secret.value.reveal()));
         }
     }
-    mask_others(call, &to, &opened, &mut mask).await?;
+    mask_others(call, to, &opened, &mut mask).await?;
     Ok(mask)
 }
 

@@ -12,6 +12,7 @@ mod catalog;
 mod copies;
 pub mod dispatch;
 mod fill;
+mod marks;
 pub mod offers;
 pub mod pin;
 mod publication_error;
@@ -22,9 +23,12 @@ mod sources;
 mod validators;
 
 pub use crate::venue::failure::OpError;
-pub use catalog::{Catalog, CatalogView, RegisteredOperation, Spec, StaleOperationError, operation};
+pub use catalog::{
+    Catalog, CatalogView, JobCalls, PublicationKey, RegisteredOperation, Spec, StaleOperationError, operation,
+};
+pub(crate) use fill::{fill_references, mask_result};
 pub use publication_error::{PublicationError, PublicationRule};
-pub use published::{Publication, RuntimeCall, RuntimeOperation};
+pub use published::{Publication, RuntimeCall, RuntimeOperation, ViewOperation, check_runtime_operation};
 pub use reads::{READ, Reads};
 
 use crate::domain::authority::envelope::Envelope;
@@ -184,6 +188,8 @@ pub enum Site<'a> {
     Api {
         /// Request id that the caller chose.
         key: Option<EventId>,
+        /// Job of an operation that the caller has invoked.
+        job: Option<JobId>,
     },
 }
 
@@ -266,7 +272,7 @@ impl Invocation<'_> {
         let owner = &self.caller.owner;
         let place = match &self.site {
             Site::Turn(site) => site.id_of_call(),
-            Site::Api { key } => VenueIdSubject::Operation { owner, key: key.as_ref()? },
+            Site::Api { key, .. } => VenueIdSubject::Operation { owner, key: key.as_ref()? },
         };
         let id = EventId::of_venue(&self.venue.key, place);
         Some(sha256_hex(format!("idempotency-key {id}").as_bytes())[..IDEMPOTENCY_KEY_DIGITS].to_owned())

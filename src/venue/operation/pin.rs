@@ -5,15 +5,17 @@
 //! | `{"operation": "v/ops/json/merge"}` | that path, as `asset/pin` writes it |
 //! | `{"operation": {"adapter": "json:merge", …}}` | `v/ops/json/merge`, as Covia's metadata say it |
 //! | `{"asset": "a/…"}` | what the asset says |
+//! | `{"http": {…}, …}`, `{"jobs": {…}, …}` below `o/` | the tool that it declares |
 //!
 //! Its `description`, and `toolName` and `input` of its `operation`, go before those of the catalog where it is a tool; a
 //! call's arguments must fit that `input` as well as the schema of the catalog.
 
 use super::{CatalogView, OpError};
 use crate::domain::authority::{Authority, ResourcePath};
+use crate::domain::declared::ToolDeclaration;
 use crate::domain::ids::{AssetId, Owner};
 use crate::domain::lattice::address::to_plain_path;
-use crate::domain::lattice::catalog::{RUN, catalog_path, is_stored_operation};
+use crate::domain::lattice::catalog::{RUN, catalog_path, is_stored_operation, strip_owner};
 use crate::domain::lattice::value::type_name;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::JOB_DEPTH;
@@ -23,6 +25,7 @@ use crate::venue::Venue;
 use crate::venue::assets;
 use crate::venue::workspace::Workspace;
 use serde_json::{Value, json};
+use std::fmt;
 
 /// Reader of values that stand for operations, with the tree in which they are looked up.
 #[derive(Clone, Copy)]
@@ -55,6 +58,9 @@ pub struct PinnedOperation {
 impl PinnedOperation {
     /// Reads the value that is stored under `asked`; `None` if it names no operation.
     fn read(catalog: &CatalogView, asked: &str, value: &Value) -> Result<Option<Self>, OpError> {
+        if let Some(declared) = Self::read_declaration(catalog, asked, value)? {
+            return Ok(Some(declared));
+        }
         let text = |place: &str, given: &Value| match given {
             Value::Null => Ok(None),
             Value::String(text) => Ok(Some(text.clone()).filter(|text| !text.trim().is_empty())),
@@ -86,6 +92,27 @@ impl PinnedOperation {
         }
         let tool_name = text("operation.toolName", &operation["toolName"])?;
         Ok(Some(Self { path: catalog_path(adapter), tool_name, description: description()?, input }))
+    }
+}
+
+impl PinnedOperation {
+    /// Reads a record that declares a tool; `None` if it declares none. The catalogue has its operation if the record was
+    /// known when its view was made.
+    fn read_declaration(catalog: &CatalogView, asked: &str, value: &Value) -> Result<Option<Self>, OpError> {
+        let Some(record) = strip_owner(asked).trim_matches('/').strip_prefix("o/") else { return Ok(None) };
+        let Some(declared) = ToolDeclaration::of_record(record, value) else { return Ok(None) };
+        let invalid = |rule: &dyn fmt::Display| OpError::Invalid(format!("`{}`: {rule}", quote_foreign(asked)));
+        let declared = declared.map_err(|error| invalid(&error))?;
+        let path = declared.own_path();
+        if catalog.resolve(&path).is_none() {
+            declared.check().map_err(|error| invalid(&error))?;
+            return Err(OpError::Invalid(format!(
+                "`{}` declares a tool: an agent calls it if its `tools` name it",
+                quote_foreign(asked)
+            )));
+        }
+        let tool_name = value["name"].as_str().map(str::to_owned);
+        Ok(Some(Self { path, tool_name, description: None, input: None }))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::authority::ability::INVOKE;
 use crate::domain::decode;
 use crate::domain::foreign::{ForeignText, visible_line};
-use crate::domain::ids::{JobId, Owner};
+use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::catalog::{OPERATIONS, SourceName};
 use crate::domain::limits::{
@@ -69,6 +69,9 @@ pub struct Publication {
     /// Owner whose calls may name the operations; `None` stands for all owners. An owner's source hides one of all
     /// owners that has the same name.
     pub owner: Option<Owner>,
+    /// Agent of the owner whose calls alone may name the operations; `None` stands for all agents of the owner. An agent's
+    /// source hides one of its owner that has the same name.
+    pub agent: Option<AgentId>,
     /// Version of all its operations together: it differs where the server, a schema or an effect does. A call that was
     /// decided on one version is never made with another, in whatever process.
     pub version: String,
@@ -76,6 +79,32 @@ pub struct Publication {
     pub expires: Option<Millis>,
     /// The operations, at most [`PUBLISHED_PER_SOURCE`].
     pub operations: Vec<RuntimeOperation>,
+}
+
+/// An operation that one view has besides those of the catalogue.
+#[derive(Clone)]
+pub struct ViewOperation {
+    /// Group of its path.
+    pub source: SourceName,
+    /// Version of the operation: it differs where anything of the operation does.
+    pub version: String,
+    /// Operation with its calls.
+    pub operation: RuntimeOperation,
+}
+
+impl ViewOperation {
+    /// Returns the key of an operation in a version.
+    pub(super) fn key_of(source: &SourceName, name: &str, version: &str) -> String {
+        format!("{source}/{name} {version}")
+    }
+
+    /// Checks and compiles the operation.
+    pub(super) fn register(self, recent: &Arc<RecentValidators>) -> Result<RegisteredOperation, PublicationError> {
+        let Self { source, version, operation } = self;
+        let (name, version) = (operation.name.clone(), Arc::from(format!("view:{version}")));
+        let found = register(&source, &version, recent, &mut BTreeSet::new(), operation);
+        found.map_err(|rule| PublicationError::Operation { group: source, operation: name, rule })
+    }
 }
 
 /// A call of a published operation.
@@ -120,7 +149,7 @@ impl Publication {
         compiled: &[&str],
         recent: &Arc<RecentValidators>,
     ) -> Result<PreparedPublication<RegisteredOperation>, PublicationError> {
-        let Self { source, owner, version, expires, operations } = self;
+        let Self { source, owner, agent, version, expires, operations } = self;
         let (group, prefix) = (source.clone(), format!("{OPERATIONS}{source}/"));
         // In another case the path would look like that of a compiled operation.
         let is_taken = |path: &&str| path.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(&prefix));
@@ -136,7 +165,11 @@ impl Publication {
         }
         let mut tools: BTreeSet<String> = compiled.iter().map(|path| tool_name(path)).collect();
         // An owner's source may come and go in the place of one of all owners, and both may have versions of one name.
-        let scope = if owner.is_some() { "owner" } else { "all" };
+        let scope = match (&owner, &agent) {
+            (Some(_), Some(_)) => "agent",
+            (Some(_), None) => "owner",
+            (None, _) => "all",
+        };
         let version: Arc<str> = format!("{scope}:{version}").into();
         let (mut by_path, mut bytes) = (BTreeMap::new(), 0);
         for operation in operations {
@@ -147,7 +180,7 @@ impl Publication {
             bytes += found.spec.input.to_string().len() + found.spec.description.len();
             by_path.insert(Arc::clone(&found.spec.path), Arc::new(found));
         }
-        Ok(PreparedPublication { source, owner, expires, operations: by_path, bytes })
+        Ok(PreparedPublication { source, owner, agent, version, expires, operations: by_path, bytes })
     }
 }
 
@@ -166,7 +199,8 @@ fn register(
         return Err(PublicationRule::TakenTool { tool });
     }
     let input = clean_schema(input)?;
-    let resource = ResourcePath::at_keys(Namespace::Venue, ["ops", source.as_str(), name.as_str()]);
+    let segments = std::iter::once("ops").chain(source.segments()).chain([name.as_str()]);
+    let resource = ResourcePath::at_keys(Namespace::Venue, segments);
     let parser = move |arguments: Value| -> Result<Box<dyn ParsedCall>, OpError> {
         Ok(Box::new(PublishedCall { resource: resource.clone(), arguments, runner: Arc::clone(&runner) }))
     };
@@ -174,6 +208,13 @@ fn register(
     let spec = Spec { path, description: clean_text(&description), input, effect };
     let version = Some(Arc::clone(version));
     Ok(RegisteredOperation { spec, validator, entities: Vec::new(), version, parser: Box::new(parser) })
+}
+
+/// Checks an operation as [`Publication::prepare`] does, without the others of its source: a source may leave out those
+/// that can't be published.
+pub fn check_runtime_operation(source: &SourceName, operation: &RuntimeOperation) -> Result<(), PublicationRule> {
+    source.operation_path(&operation.name)?;
+    clean_schema(operation.input.clone()).map(drop)
 }
 
 /// Checks a schema, and returns it with clean texts.

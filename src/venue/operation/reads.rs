@@ -2,6 +2,7 @@
 
 use super::Need;
 use crate::domain::authority::{Authority, ResourcePath};
+use crate::domain::call::SentMarks;
 use crate::domain::lattice::Path;
 use crate::domain::origin::{SourceRead, ValueState};
 use crate::venue::workspace::TreeValue;
@@ -16,6 +17,8 @@ pub struct Reads {
     noted: Mutex<Vec<NotedRead>>,
     /// Whether only copies are recorded, as of a caller outside turns.
     copies_only: bool,
+    /// Marks of the call that has left the venue.
+    sent: Mutex<Option<SentMarks>>,
 }
 
 #[derive(Debug)]
@@ -44,6 +47,16 @@ impl Reads {
     /// Makes the record of a caller outside turns, where only the copies of what is read are recorded.
     pub fn of_copies() -> Self {
         Self { copies_only: true, ..Self::default() }
+    }
+
+    /// Notes the marks of a call with an effect that leaves the venue.
+    pub fn note_sent(&self, marks: SentMarks) {
+        *self.sent.lock() = Some(marks);
+    }
+
+    /// Returns the marks of the call that has left the venue.
+    pub fn sent_marks(&self) -> Option<SentMarks> {
+        self.sent.lock().clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<NotedRead>> {

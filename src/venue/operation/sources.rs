@@ -2,10 +2,11 @@
 
 use super::publication_error::{PublicationError, PublicationRule};
 use crate::domain::agent::tool::tool_name;
-use crate::domain::ids::Owner;
+use crate::domain::ids::{AgentId, Owner};
 use crate::domain::lattice::catalog::SourceName;
 use crate::domain::limits::{
-    PUBLISHED_BYTES, PUBLISHED_OPERATIONS, PUBLISHED_OWNER_BYTES, PUBLISHED_PER_OWNER, PUBLISHED_SOURCES,
+    PUBLISHED_AGENTS_BYTES, PUBLISHED_BYTES, PUBLISHED_OF_AGENTS, PUBLISHED_OPERATIONS, PUBLISHED_OWNER_BYTES,
+    PUBLISHED_PER_OWNER, PUBLISHED_SOURCES,
 };
 use crate::domain::time::Millis;
 use parking_lot::RwLock;
@@ -16,6 +17,9 @@ use std::sync::Arc;
 pub(super) struct PreparedPublication<O> {
     pub(super) source: SourceName,
     pub(super) owner: Option<Owner>,
+    pub(super) agent: Option<AgentId>,
+    /// Version of the publication, with its scope.
+    pub(super) version: Arc<str>,
     pub(super) expires: Option<Millis>,
     /// Operations by path.
     pub(super) operations: BTreeMap<Arc<str>, Arc<O>>,
@@ -27,6 +31,7 @@ pub(super) struct PreparedPublication<O> {
 pub(super) struct PublishedSource<O> {
     /// Number of the publication, of which no other one of the process has the same.
     pub(super) serial: u64,
+    version: Arc<str>,
     expires: Option<Millis>,
     pub(super) operations: BTreeMap<Arc<str>, Arc<O>>,
     /// Bytes of the schemas and descriptions.
@@ -68,7 +73,14 @@ struct PublishedSources<O> {
     serial: u64,
     /// Sources of all owners.
     shared: Sources<O>,
-    owned: HashMap<Owner, Sources<O>>,
+    owned: HashMap<PublicationScope, Sources<O>>,
+}
+
+/// Who may name the operations of a source: all agents and callers of an owner, or one agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PublicationScope {
+    pub(super) owner: Owner,
+    pub(super) agent: Option<AgentId>,
 }
 
 impl<O> PublishedSources<O> {
@@ -80,21 +92,29 @@ impl<O> PublishedSources<O> {
         });
     }
 
-    /// Returns the sources whose operations calls of an owner may name; `None` stands for those of all owners alone.
-    fn visible(&self, owner: Option<&Owner>, now: Millis) -> BTreeMap<&SourceName, &Arc<PublishedSource<O>>> {
-        let own = owner.and_then(|owner| self.owned.get(owner)).into_iter().flatten();
+    /// Returns the sources whose operations calls of a scope may name; `None` stands for those of all owners alone. Those
+    /// of a narrower scope hide those of a wider one.
+    fn visible(
+        &self,
+        scope: Option<&PublicationScope>,
+        now: Millis,
+    ) -> BTreeMap<&SourceName, &Arc<PublishedSource<O>>> {
+        let wide = scope.map(|scope| PublicationScope { owner: scope.owner.clone(), agent: None });
+        let of_owner = wide.and_then(|scope| self.owned.get(&scope)).into_iter().flatten();
+        let of_agent = scope.filter(|scope| scope.agent.is_some()).and_then(|scope| self.owned.get(scope));
+        let own = of_owner.chain(of_agent.into_iter().flatten());
         self.shared.iter().chain(own).filter(|(_, source)| source.is_live(now)).collect()
     }
 
     /// Checks that there is room for a source in the place of the one before.
     fn check_room(
         &self,
-        owner: Option<&Owner>,
+        scope: Option<&PublicationScope>,
         name: &SourceName,
         new: &PublishedSource<O>,
     ) -> Result<(), PublicationError> {
         let group = || name.clone();
-        let sources = owner.map_or(Some(&self.shared), |owner| self.owned.get(owner));
+        let sources = scope.map_or(Some(&self.shared), |scope| self.owned.get(scope));
         let replaced = sources.and_then(|sources| sources.get(name)).map(|old| &**old);
         if replaced.is_none() && sources.is_some_and(|sources| sources.len() >= PUBLISHED_SOURCES) {
             return Err(PublicationError::TooManySources { group: group() });
@@ -112,8 +132,16 @@ impl<O> PublishedSources<O> {
         if bytes > PUBLISHED_OWNER_BYTES {
             return Err(PublicationError::OwnerBytes { group: group(), found: bytes });
         }
-        if owner.is_none() {
-            return Ok(());
+        let Some(scope) = scope else { return Ok(()) };
+        // One owner with many agents must not take the room of others.
+        let of_owner = self.owned.iter().filter(|(other, _)| other.owner == scope.owner).map(|(_, sources)| sources);
+        let of_owner = of_owner.flat_map(BTreeMap::values).map(|source| &**source);
+        let PublishedSize { operations: found, bytes } = with_new(PublishedSize::total(of_owner));
+        if found > PUBLISHED_OF_AGENTS {
+            return Err(PublicationError::OwnerFull { group: group(), found });
+        }
+        if bytes > PUBLISHED_AGENTS_BYTES {
+            return Err(PublicationError::OwnerBytes { group: group(), found: bytes });
         }
         let all = self.owned.values().flat_map(BTreeMap::values).map(|source| &**source);
         let PublishedSize { operations: found, bytes } = with_new(PublishedSize::total(all));
@@ -130,12 +158,12 @@ impl<O> PublishedSources<O> {
     /// isn't compared with those of single owners, who may take any name for theirs.
     fn check_tools(
         &self,
-        owner: Option<&Owner>,
+        scope: Option<&PublicationScope>,
         name: &SourceName,
         new: &PublishedSource<O>,
         now: Millis,
     ) -> Result<(), PublicationError> {
-        let others = self.visible(owner, now).into_iter().filter(|(other, _)| *other != name);
+        let others = self.visible(scope, now).into_iter().filter(|(other, _)| *other != name);
         let paths = others.flat_map(|(_, source)| source.operations.keys());
         let tools: HashMap<String, &str> = paths.map(|path| (tool_name(path), &**path)).collect();
         for path in new.operations.keys() {
@@ -153,37 +181,63 @@ impl<O> PublishedSources<O> {
 impl<O> PublishedOperations<O> {
     /// Puts a publication in the place of the one before of its source, and forgets what has expired.
     pub(super) fn insert(&self, publication: PreparedPublication<O>, now: Millis) -> Result<(), PublicationError> {
-        let PreparedPublication { source, owner, expires, operations, bytes } = publication;
+        let PreparedPublication { source, owner, agent, version, expires, operations, bytes } = publication;
+        let scope = owner.map(|owner| PublicationScope { owner, agent });
         let mut all = self.0.write();
         all.remove_expired(now);
-        let published = PublishedSource { serial: all.serial + 1, expires, operations, bytes };
-        all.check_room(owner.as_ref(), &source, &published)?;
-        all.check_tools(owner.as_ref(), &source, &published, now)?;
+        let published = PublishedSource { serial: all.serial + 1, version, expires, operations, bytes };
+        all.check_room(scope.as_ref(), &source, &published)?;
+        all.check_tools(scope.as_ref(), &source, &published, now)?;
         all.serial = published.serial;
-        let sources = match owner {
-            Some(owner) => all.owned.entry(owner).or_default(),
+        let sources = match scope {
+            Some(scope) => all.owned.entry(scope).or_default(),
             None => &mut all.shared,
         };
         sources.insert(source, Arc::new(published));
         Ok(())
     }
 
-    /// Removes a source; returns whether it was published.
-    pub(super) fn remove(&self, owner: Option<&Owner>, source: &SourceName) -> bool {
+    /// Sets the time at which a source expires, if it is published in this version; returns whether it is.
+    pub(super) fn renew(
+        &self,
+        scope: Option<&PublicationScope>,
+        source: &SourceName,
+        version: &str,
+        expires: Option<Millis>,
+        now: Millis,
+    ) -> bool {
         let mut all = self.0.write();
-        let Some(owner) = owner else { return all.shared.remove(source).is_some() };
-        let Some(sources) = all.owned.get_mut(owner) else { return false };
+        let sources = match scope {
+            Some(scope) => all.owned.get_mut(scope),
+            None => Some(&mut all.shared),
+        };
+        let Some(found) = sources.and_then(|sources| sources.get_mut(source)) else { return false };
+        // The version of a publication begins with its scope.
+        let is_it = found.version.split_once(':').is_some_and(|(_, own)| own == version) && found.is_live(now);
+        if is_it && found.expires != expires {
+            let PublishedSource { serial, version, operations, bytes, .. } = &**found;
+            let (serial, version, bytes) = (*serial, Arc::clone(version), *bytes);
+            *found = Arc::new(PublishedSource { serial, version, expires, operations: operations.clone(), bytes });
+        }
+        is_it
+    }
+
+    /// Removes a source; returns whether it was published.
+    pub(super) fn remove(&self, scope: Option<&PublicationScope>, source: &SourceName) -> bool {
+        let mut all = self.0.write();
+        let Some(scope) = scope else { return all.shared.remove(source).is_some() };
+        let Some(sources) = all.owned.get_mut(scope) else { return false };
         let is_removed = sources.remove(source).is_some();
         if sources.is_empty() {
-            all.owned.remove(owner);
+            all.owned.remove(scope);
         }
         is_removed
     }
 
-    /// Returns the sources whose operations an owner's calls may name, by name.
-    pub(super) fn visible_to(&self, owner: &Owner, now: Millis) -> Vec<Arc<PublishedSource<O>>> {
+    /// Returns the sources whose operations the calls of a scope may name, by name.
+    pub(super) fn visible_to(&self, scope: &PublicationScope, now: Millis) -> Vec<Arc<PublishedSource<O>>> {
         let all = self.0.read();
-        all.visible(Some(owner), now).into_values().cloned().collect()
+        all.visible(Some(scope), now).into_values().cloned().collect()
     }
 }
 
@@ -199,7 +253,8 @@ mod tests {
     fn prepare(owner: Option<usize>, count: usize, bytes: usize) -> PreparedPublication<()> {
         let owner = owner.map(|user| format!("local/u{user}").parse().unwrap());
         let operations = (0..count).map(|n| (format!("v/ops/shop/n{n}").into(), Arc::new(()))).collect();
-        PreparedPublication { source: source(), owner, expires: Some(Millis(10)), operations, bytes }
+        let (agent, version) = (None, "owner:v1".into());
+        PreparedPublication { source: source(), owner, agent, version, expires: Some(Millis(10)), operations, bytes }
     }
 
     #[test]
@@ -214,6 +269,35 @@ mod tests {
         assert_eq!(insert(fits, 1), Err(PublicationError::Full { group: source(), found }));
         assert_eq!(insert(0, 1), Ok(()), "in the place of the one before");
         assert_eq!(insert(fits, 10), Ok(()), "the others have expired");
+    }
+
+    #[test]
+    fn an_agents_source_is_its_own_and_takes_the_room_of_its_owner() {
+        let all = PublishedOperations::default();
+        let owner: Owner = "local/me".parse().unwrap();
+        let scope = |agent: Option<usize>| PublicationScope {
+            owner: owner.clone(),
+            agent: agent.map(|n| format!("a{n}").parse().unwrap()),
+        };
+        let insert = |agent: usize| {
+            let mine = prepare(None, PUBLISHED_PER_SOURCE, 1);
+            let (owner, agent) = (Some(owner.clone()), scope(Some(agent)).agent);
+            all.insert(PreparedPublication { owner, agent, ..mine }, Millis(1))
+        };
+        assert_eq!(insert(0), Ok(()));
+        let seen = |agent| all.visible_to(&scope(agent), Millis(1)).len();
+        assert_eq!([seen(Some(0)), seen(Some(1)), seen(None)], [1, 0, 0]);
+        assert!(!all.renew(Some(&scope(Some(0))), &source(), "v2", None, Millis(1)));
+        assert!(all.renew(Some(&scope(Some(0))), &source(), "v1", Some(Millis(99)), Millis(1)));
+        assert_eq!(all.visible_to(&scope(Some(0)), Millis(98))[0].serial, 1, "the same publication");
+        let fits = PUBLISHED_OF_AGENTS / PUBLISHED_PER_SOURCE;
+        for agent in 1..fits {
+            assert_eq!(insert(agent), Ok(()), "{agent}");
+        }
+        let found = (fits + 1) * PUBLISHED_PER_SOURCE;
+        assert_eq!(insert(fits), Err(PublicationError::OwnerFull { group: source(), found }));
+        assert!(all.remove(Some(&scope(Some(0))), &source()) && !all.remove(Some(&scope(Some(0))), &source()));
+        assert_eq!(insert(fits), Ok(()));
     }
 
     #[test]

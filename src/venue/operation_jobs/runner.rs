@@ -1,15 +1,52 @@
-//! The run of an invoked operation: for whom, and how it ends.
+//! Runs of operations outside turns: for whom, and how the invoked ones end.
 
-use super::{LeasedOperation, operate};
-use crate::domain::ids::Owner;
+use super::{LeasedOperation, job_catalog};
+use crate::domain::ids::{EventId, Owner};
 use crate::domain::invocation::OperationCaller;
 use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::lattice::layout::Scope;
 use crate::domain::visible::cut_error;
 use crate::store::StoreError;
 use crate::venue::auth::caller::AuthenticatedCaller;
-use crate::venue::operation::{Caller, OpError, OpOutput};
+use crate::venue::operation::{Caller, CatalogView, Invocation, NO_SECTIONS, OpError, OpOutput, Reads, Site, dispatch};
 use crate::venue::{Venue, policy};
+use serde_json::Value;
 use std::time::Duration;
+
+/// Runs an operation for a caller outside turns. `key` is the idempotency key of the run.
+pub async fn operate(
+    venue: &Venue,
+    catalog: &CatalogView,
+    caller: &Caller,
+    key: Option<EventId>,
+    path: &str,
+    input: Value,
+) -> Result<OpOutput, OpError> {
+    operate_at(venue, catalog, caller, Site::Api { key, job: None }, path, input).await
+}
+
+async fn operate_at(
+    venue: &Venue,
+    catalog: &CatalogView,
+    caller: &Caller,
+    site: Site<'_>,
+    path: &str,
+    input: Value,
+) -> Result<OpOutput, OpError> {
+    let workspace = venue.workspace(&caller.owner, Scope::default()).await;
+    let call = Invocation {
+        named: path,
+        venue,
+        catalog,
+        caller,
+        workspace: &workspace,
+        scoped: &NO_SECTIONS,
+        site,
+        reads: &Reads::of_copies(),
+        fills_prompt: false,
+    };
+    dispatch::invoke(&call, path, input).await
+}
 
 /// Result of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,9 +97,10 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result
         RunCaller::Revoked(result) => return Ok(RunOutcome::Ended(result)),
     };
     let op = held.head.op.as_deref().unwrap_or_default();
-    let (catalog, key) = (venue.catalog_view(owner), Some(held.invoked.key.clone()));
+    let catalog = job_catalog(venue, owner, &held.head).await?;
+    let site = Site::Api { key: Some(held.invoked.key.clone()), job: Some(held.invoked.job.clone()) };
     let ran = match held.invoked.published.as_ref().map_or(Ok(()), |shown| catalog.check_version(shown)) {
-        Ok(()) => operate(venue, &catalog, &caller, key, op, held.head.input.clone()).await,
+        Ok(()) => operate_at(venue, &catalog, &caller, site, op, held.head.input.clone()).await,
         Err(stale) => Err(OpError::Conflict(stale.to_string())),
     };
     Ok(match ran {

@@ -10,15 +10,15 @@ use std::task::{Context, Poll};
 
 /// Mark that a request, or the first of a chain of redirects, is being written to a connection.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Departure(Arc<AtomicBool>);
+pub(crate) struct Departure(Arc<AtomicBool>);
 
 impl Departure {
     /// Whether a part of the request may have reached another machine.
-    pub(super) fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    pub(super) fn mark_left(&self) {
+    pub(crate) fn mark_left(&self) {
         self.0.store(true, Ordering::Release);
     }
 }

@@ -2,11 +2,13 @@
 //! only this place, and without redirects.
 
 use super::proxy::ProxyRoute;
-use super::send::{HttpSender, OutgoingRequest};
+use super::send::{HttpSender, OutgoingRequest, header_value};
 use super::{HttpPolicy, url_destination};
 use crate::config::url::{CallableUrlError, parse_callable};
+use crate::domain::call::SentMarks;
 use crate::domain::decode;
 use crate::domain::hosts::{HostRule, HostRuleError};
+use crate::domain::ids::JobId;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::secret::{Mask, PlainSecret};
 use crate::venue::failure::OpError;
@@ -17,6 +19,26 @@ use std::time::Duration;
 
 /// Header with the key by which a server recognises a repeated request.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Header with the trace of a call, as the Trace Context of the W3C has it.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Header with the id of the job that a call is made for.
+const JOB: HeaderName = HeaderName::from_static("trellis-job");
+
+/// Adds the marks of a call to the headers of its request.
+pub(crate) fn add_marks(headers: &mut HeaderMap, marks: &SentMarks) -> Result<(), OpError> {
+    for (name, value) in [
+        (IDEMPOTENCY_KEY, marks.key.as_deref()),
+        (TRACEPARENT, Some(marks.traceparent.as_str())),
+        (JOB, marks.job.as_ref().map(JobId::as_str)),
+    ] {
+        if let Some(value) = value {
+            headers.insert(name, header_value(value)?);
+        }
+    }
+    Ok(())
+}
 
 /// How a server is called.
 #[derive(Debug, Clone)]
@@ -122,14 +144,13 @@ impl Endpoint {
         &self.host
     }
 
-    /// Sends a request. `key` is the idempotency key of a request that changes something: the venue may send it again
-    /// under that key, and an error after it left is an unknown outcome.
-    pub async fn send(&self, message: &Value, key: Option<&str>) -> Result<EndpointAnswer, OpError> {
+    /// Sends a request. `marks` are those of a request that changes something: the venue may send it again under their
+    /// key, and an error after it left is an unknown outcome.
+    pub async fn send(&self, message: &Value, marks: Option<&SentMarks>) -> Result<EndpointAnswer, OpError> {
         let mut headers = self.headers.clone();
-        let repeatable = key.is_none();
-        if let Some(key) = key {
-            let key = HeaderValue::from_str(key);
-            headers.insert(IDEMPOTENCY_KEY, key.map_err(|error| OpError::Failed(error.to_string()))?);
+        let repeatable = marks.is_none();
+        if let Some(marks) = marks {
+            add_marks(&mut headers, marks)?;
         }
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         let body = (message.to_string().into_bytes().into(), HeaderValue::from_static("application/json"));

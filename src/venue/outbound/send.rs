@@ -132,6 +132,33 @@ impl HttpSender {
         }
     }
 
+    /// Sends a request, and returns the answer before its body is read. No redirect is followed; the caller bounds the
+    /// time and the body.
+    pub(crate) async fn open(&self, ask: &OutgoingRequest, departure: &Departure) -> Result<Response, OpError> {
+        self.policy.check(&ask.url)?;
+        if self.policy.proxy.carries(&ask.url) {
+            self.policy.check_name(&ask.url).await?;
+        }
+        let response = self.send_hop(ask, departure).await?;
+        match redirect_target(&ask.url, &response)? {
+            None => Ok(response),
+            Some(_) => Err(OpError::Upstream(format!("`{}` redirects, which is not followed", ask.place()))),
+        }
+    }
+
+    /// Prepares a POST of JSON that can be sent later, without this value.
+    pub(crate) fn prepare(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        body: &Value,
+    ) -> Result<reqwest::RequestBuilder, OpError> {
+        self.policy.check(url)?;
+        let client = self.client(url)?;
+        let request = client.post(url.clone()).headers(headers).header(header::CONTENT_TYPE, "application/json");
+        Ok(request.body(body.to_string()))
+    }
+
     async fn follow_redirects(
         &self,
         mut ask: OutgoingRequest,
@@ -259,13 +286,17 @@ fn apply_redirect(ask: &mut OutgoingRequest, target: Url, status: StatusCode) ->
     if ask.url.scheme() == "https" && target.scheme() == "http" {
         return Err(OpError::Denied(format!("`{}` redirects from https to http", super::url_resource(&ask.url))));
     }
-    let keeps = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    if !keeps && ask.method == Method::POST {
+    let becomes_get = match status {
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => ask.method == Method::POST,
+        StatusCode::SEE_OTHER => true,
+        _ => false,
+    };
+    if becomes_get {
         ask.method = Method::GET;
         ask.body = None;
     }
     if ask.url.origin() != target.origin() {
-        if ask.method == Method::POST {
+        if ask.method != Method::GET {
             return Err(OpError::Denied(format!(
                 "`{}` redirects the request with its body to another origin, `{}`; call that yourself if it is right",
                 super::url_resource(&ask.url),

@@ -119,7 +119,8 @@ impl ResourceProvider for MemoryProvider {
     async fn call(&self, call: &ResourceCall<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
         let held = call.access.held.limit_to(&parse_settings(&call.access).namespace.0);
         let access = ResourceAccess { held: &held, ..call.access };
-        let call = &ResourceCall { access, source: call.source.clone(), key: call.key.clone(), ..*call };
+        let (source, key, marks) = (call.source.clone(), call.key.clone(), call.marks.clone());
+        let call = &ResourceCall { access, source, key, marks, ..*call };
         match tool {
             "read" | "search" => {
                 call.note_reads().await?;

@@ -18,7 +18,7 @@ mod sections;
 
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::envelope::{AccessMode, Envelope};
-use crate::domain::call::ToolTarget;
+use crate::domain::call::{SentMarks, ToolTarget};
 use crate::domain::chat::ToolSpec;
 use crate::domain::context::item::ItemContent;
 use crate::domain::ids::Owner;
@@ -80,6 +80,8 @@ pub struct ResourceCall<'a> {
     pub source: MemoryAuthor,
     /// Idempotency key: a function of the turn and the call, the same when the call is repeated.
     pub key: String,
+    /// Marks with which a write leaves the venue.
+    pub marks: SentMarks,
 }
 
 /// Documents that a purge deletes.

@@ -3,6 +3,7 @@
 
 use super::{ProviderSettingsError, ResourceAccess, ResourceCall, ResourceProvider, Tool};
 use crate::domain::authority::envelope::AccessMode;
+use crate::domain::call::SentMarks;
 use crate::domain::context::item::{Absence, ItemContent};
 use crate::domain::ids::Owner;
 use crate::domain::limits::INPUT_BYTES;
@@ -40,9 +41,9 @@ impl RemoteProvider {
         Self { settings, endpoint }
     }
 
-    async fn ask(&self, asked: &RemoteRequest<'_>, key: Option<&str>) -> Result<Value, OpError> {
-        let answer = self.endpoint.send(&message(asked), key).await.map_err(|error| self.describe_failure(error))?;
-        self.accept_answer(answer, key.is_some())
+    async fn ask(&self, asked: &RemoteRequest<'_>, marks: Option<&SentMarks>) -> Result<Value, OpError> {
+        let answer = self.endpoint.send(&message(asked), marks).await.map_err(|error| self.describe_failure(error))?;
+        self.accept_answer(answer, marks.is_some())
     }
 
     /// Returns the name of the server, for errors.
@@ -159,7 +160,7 @@ impl ResourceProvider for RemoteProvider {
                 answer_items(answer, held, &namespaces).map_err(|problem| self.unusable_answer(&problem.to_string()))
             }
             Ability::Write => {
-                let answer = self.ask(&asked, Some(&call.key)).await?;
+                let answer = self.ask(&asked, Some(&call.marks)).await?;
                 let done = json!({"id": arguments["id"], "namespace": namespaces[0], "answer": answer});
                 Ok(done)
             }

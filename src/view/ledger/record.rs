@@ -211,6 +211,7 @@ impl TurnRecordView {
         for call in &mut view.calls {
             call.needs.clear();
             call.reads = None;
+            call.sent = None;
         }
         Self { authority: None, wider: None, bound: None, used: None, dated: false, ..view }
     }

@@ -17,16 +17,18 @@ use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::job::Parent;
 use crate::domain::lattice::address::localise;
-use crate::domain::lattice::catalog::RUN;
+use crate::domain::lattice::catalog::{DECLARED_JOBS, RUN};
 use crate::domain::load::LoadsByLevel;
+use crate::domain::mcp::name::split_path;
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
 use crate::domain::turn::endings;
-use crate::domain::turn::{CallOutcome, Observation, Turn};
+use crate::domain::turn::{CallOutcome, Observation, Turn, TurnInput};
 use crate::venue::operation::pin::PinReader;
 use crate::venue::operation::{
-    Caller, CatalogView, Effect, Invocation, OpError, Reads, RegisteredOperation, StaleOperationError, dispatch,
+    Caller, CatalogView, Effect, Invocation, NO_SECTIONS, OpError, Reads, RegisteredOperation, StaleOperationError,
+    dispatch,
 };
 use crate::venue::outbound;
 use crate::worker::lease::{LeasedSession, RunStop, keeper, records};
@@ -94,6 +96,7 @@ pub(crate) async fn make_calls(
         known_outcomes: Mutex::new(
             recorded_call_outcomes(leased, planned.iter().map(|(index, call)| (*index, call))).into_iter().collect(),
         ),
+        marks: Mutex::default(),
         needs_approval: (!approved).then_some(&policy.approvals),
     };
     let outcomes = tokio::select! {
@@ -227,7 +230,11 @@ impl CallRound<'_> {
     /// Checks that a published operation has this version in the turn, and has it still.
     fn check_version(&self, shown: &PublishedVersion) -> Result<(), StaleOperationError> {
         self.catalog().check_version(shown)?;
-        self.worker.venue.catalog_view(&self.turn_input.owner).check_version(shown)
+        if self.catalog().is_of_view(&shown.path) {
+            return Ok(());
+        }
+        let TurnInput { owner, session, .. } = self.turn_input;
+        self.worker.venue.catalog_of_agent(owner, &session.agent).check_version(shown)
     }
 
     /// Checks an operation whose version the call doesn't record: it was published after the decision, or a pin stands
@@ -305,6 +312,7 @@ impl CallRound<'_> {
         ) {
             return Ok(asked.with_needs(used));
         }
+        self.note_marks(index, call, &settled);
         let made = self.invoke(index, call, &settled);
         let made = match found.spec.effect {
             Effect::Idempotent if call.published.is_some() => self.make_repeatable(index, call, runs, made).await?,
@@ -316,6 +324,18 @@ impl CallRound<'_> {
             Effect::Read | Effect::Buffered => made.await?,
         };
         Ok(made.with_needs(used))
+    }
+
+    /// Notes the marks of a call with an effect that leaves the venue, for the record of its begin. Servers of the Model
+    /// Context Protocol are sent none.
+    fn note_marks(&self, index: u32, call: &PlannedCall, settled: &dispatch::ResolvedOperation) {
+        let spec = &settled.found.spec;
+        let is_marked = settled.goes_outside() && split_path(&spec.path).is_none();
+        if is_marked && matches!(spec.effect, Effect::Once | Effect::Idempotent) {
+            let reads = Reads::default();
+            let marks = self.invocation(index, call, &NO_SECTIONS, &reads).sent_marks();
+            self.marks.lock().insert(index, marks);
+        }
     }
 
     async fn invoke(
@@ -335,18 +355,20 @@ impl CallRound<'_> {
             output.value["queue"] = shown.into();
         }
         let is_read = found.spec.effect == Effect::Read;
+        let started = called.as_ref().ok().and_then(|output| output.value["queue"].as_str()).map(str::to_owned);
         let rest = |result: &Value| ResultRest::for_result(Some(path), arguments, result, is_read);
-        let made = self.result_outcome(index, called, &reads, || server(path, arguments), rest)?;
+        let made = self.result_outcome(index, called, &reads, || server(path, arguments, started.as_deref()), rest)?;
         // Its result may show the sections beside its arguments.
         let beside = call.scoped.iter().flat_map(ScopedSection::reads_with_source);
         Ok(CallOutcome { reads: made.reads.iter().cloned().chain(beside).collect(), ..made })
     }
 }
 
-/// Returns the agent that serves the child job of a call.
-fn server(path: &str, arguments: &Value) -> AgentId {
-    if path == external::PUBLISH
-        && let Some(queue) = arguments["queue"].as_str().and_then(|name| QueueName::new(name).ok())
+/// Returns the agent that serves the child job of a call; `queue` is the one that a result names.
+fn server(path: &str, arguments: &Value, queue: Option<&str>) -> AgentId {
+    let queue = if path.starts_with(DECLARED_JOBS) { queue } else { arguments["queue"].as_str() };
+    if (path == external::PUBLISH || path.starts_with(DECLARED_JOBS))
+        && let Some(queue) = queue.and_then(|name| QueueName::new(name).ok())
     {
         return external::server_id(&queue);
     }

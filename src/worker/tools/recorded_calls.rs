@@ -3,7 +3,7 @@
 
 use super::round::CallRound;
 use crate::domain::authority::Capability;
-use crate::domain::call::{Outcome, PlannedCall, ResolvedCall, ToolTarget};
+use crate::domain::call::{Outcome, PlannedCall, ResolvedCall, SentMarks, ToolTarget};
 use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::outcome::{CallMaker, CallPosition, OpenCall, UnknownCall, UnknownOutcome, outcome_id};
@@ -32,6 +32,9 @@ enum CallNote {
     Begun {
         /// Time of the first try.
         at: Millis,
+        /// Marks with which the call leaves the venue.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sent: Option<SentMarks>,
     },
     /// The call has ended.
     Outcome(Box<CallOutcome>),
@@ -75,7 +78,7 @@ pub(super) fn recorded_call_outcomes<'c>(
         let outcome = match note(leased, index)? {
             CallNote::Outcome(outcome) => *outcome,
             CallNote::Intent => unknown_outcome(name),
-            CallNote::Begun { at } => CallOutcome { began: Some(at), ..unknown_outcome(name) },
+            CallNote::Begun { at, sent } => CallOutcome { began: Some(at), sent, ..unknown_outcome(name) },
         };
         Some((index, outcome))
     };
@@ -153,7 +156,7 @@ impl CallRound<'_> {
         match note(self.leased, index)? {
             CallNote::Outcome(outcome) => outcome.began,
             CallNote::Intent => None,
-            CallNote::Begun { at } => Some(at),
+            CallNote::Begun { at, .. } => Some(at),
         }
     }
 
@@ -179,9 +182,10 @@ impl CallRound<'_> {
         let due = venue.now().plus(self.worker.options.lease);
         let (record, write) = open_calls::record_write(&open, due);
         let at = self.earlier_start(index).unwrap_or_else(|| venue.now());
-        self.write_note(index, &CallNote::Begun { at }, vec![write]).await?;
+        let sent = self.marks.lock().get(&index).cloned();
+        self.write_note(index, &CallNote::Begun { at, sent: sent.clone() }, vec![write]).await?;
         let is_repeated = note(self.leased, index).is_some();
-        self.lock().insert(index, CallOutcome { began: Some(at), ..unknown_outcome(name) });
+        self.lock().insert(index, CallOutcome { began: Some(at), sent, ..unknown_outcome(name) });
         Ok(BegunCall { index, outcome_id: id, record_key: record, due, begun_at: at, is_repeated })
     }
 

@@ -7,7 +7,7 @@ use super::round::CallRound;
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::envelope::AccessMode;
 use crate::domain::call::ToolTarget;
-use crate::domain::call::{Outcome, PlannedCall};
+use crate::domain::call::{Outcome, PlannedCall, SentMarks};
 use crate::domain::context::result::ResultRest;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, VenueIdSubject};
@@ -16,7 +16,7 @@ use crate::domain::origin::SourceRead;
 use crate::domain::resource::memory::MemoryAuthor;
 use crate::domain::resource::{Ability, HeldNamespaces, NamedResource, prefix};
 use crate::domain::turn::CallOutcome;
-use crate::venue::operation::{Need, OpError};
+use crate::venue::operation::{NO_SECTIONS, Need, OpError, Reads};
 use crate::venue::resources::{RegisteredProvider, ResourceAccess, ResourceCall};
 use crate::worker::lease::RunStop;
 use serde_json::Value;
@@ -74,7 +74,11 @@ async fn make_call(
         Ok(ResourceCallResult::AwaitsApproval(outcome)) => (*outcome, None),
         Err(error) => (error_outcome(error)?, None),
     };
-    Ok((if begun.is_some() { made.with_outward_effect() } else { made }, begun))
+    if begun.is_none() {
+        return Ok((made, None));
+    }
+    let sent = round.marks.lock().get(&called.index).cloned();
+    Ok((CallOutcome { sent, ..made.with_outward_effect() }, begun))
 }
 
 /// Returns the namespaces that a call has read.
@@ -140,9 +144,15 @@ async fn run(
     let start = round.reply_turn.start.time_in_ids();
     let place = VenueIdSubject::Call { owner, session, turn, call: index, instance, start };
     let key = EventId::of_venue(&venue.key, place).to_string();
-    let request = ResourceCall { access, name: &call.tool, index, source, key };
+    let reads = Reads::default();
+    let marks = round.invocation(index, call, &NO_SECTIONS, &reads).sent_marks();
+    let marks = SentMarks { key: Some(key.clone()), ..marks };
+    let request = ResourceCall { access, name: &call.tool, index, source, key, marks: marks.clone() };
     let limit = turn_input.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
     let at_once = writes && found.provider.writes_at_once();
+    if at_once {
+        round.marks.lock().insert(index, marks);
+    }
     let begun =
         if at_once { Some(round.begin(index, call, &call.tool, true).await.map_err(stop_to_error)?) } else { None };
     let done = tokio::time::timeout(limit, found.provider.call(&request, tool, &arguments)).await;

@@ -4,7 +4,7 @@ use super::errors::error_outcome;
 use super::results::CallResults;
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::Capability;
-use crate::domain::call::{CallEffect, Outcome, PlannedCall, ReplyTurn};
+use crate::domain::call::{CallEffect, Outcome, PlannedCall, ReplyTurn, SentMarks};
 use crate::domain::context::result::ResultRest;
 use crate::domain::ids::AgentId;
 use crate::domain::job::Parent;
@@ -41,6 +41,8 @@ pub(crate) struct CallRound<'a> {
     pub(super) loads: Mutex<LoadsByLevel>,
     /// Outcomes by index of calls that can't be undone: they are recorded even if the turn is cancelled.
     pub(super) known_outcomes: Mutex<BTreeMap<u32, CallOutcome>>,
+    /// Marks of the calls that leave the venue, by index.
+    pub(super) marks: Mutex<BTreeMap<u32, SentMarks>>,
     /// Capabilities whose use needs an approval; `None` when these calls are approved.
     pub(super) needs_approval: Option<&'a [Capability]>,
 }
@@ -139,10 +141,14 @@ impl CallRound<'_> {
             Ok(output) => Ok(CallOutcome {
                 started: output.started.map(|job| (job, agent())),
                 reads: reads.found_reads(),
+                sent: reads.sent_marks(),
                 ..CallOutcome::from_text(Outcome::Ok, self.results.show(index, output.value, rest))
             }),
             // An error may reveal what was read.
-            Err(error) => Ok(CallOutcome { reads: reads.found_reads(), ..error_outcome(error)? }),
+            Err(error) => {
+                let (reads, sent) = (reads.found_reads(), reads.sent_marks());
+                Ok(CallOutcome { reads, sent, ..error_outcome(error)? })
+            }
         }
     }
 }

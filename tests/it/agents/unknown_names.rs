@@ -16,10 +16,9 @@ fn slips() -> Value {
 }
 
 /// What is warned of, in its order.
-const WARNINGS: [&str; 4] = [
+const WARNINGS: [&str; 3] = [
     "`model.provider`: no provider `opneai`, did you mean `openai`",
     "`tools[0]`: no operation `v/ops/lattice/raed`, did you mean `v/ops/lattice/read`",
-    "`tools[1]`: `mcp:tools:call`: tools of MCP servers are not built yet",
     "`caps[0].can`: nothing needs `crud/raed`, did you mean `crud/read`",
 ];
 
@@ -71,9 +70,9 @@ async fn an_unknown_name_is_a_warning_or_an_error_in_strict_mode() {
     let patched = patch("?strict=true").await;
     patched.is_problem(400, "`delegable[0].can`: nothing needs `crd`, did you mean `crud`");
     let said = patch("").await.body(200);
-    assert_eq!((&said["updated"], said["warnings"].as_array().map(Vec::len)), (&json!(true), Some(5)));
+    assert_eq!((&said["updated"], said["warnings"].as_array().map(Vec::len)), (&json!(true), Some(4)));
     let update = |strict| operation("update", &json!({"agentId": "b", "config": more["config"], "strict": strict}));
-    server.post("/api/v1/run", update(true)).await.is_problem(400, WARNINGS[3]);
+    server.post("/api/v1/run", update(true)).await.is_problem(400, WARNINGS[2]);
     assert_eq!(server.post("/api/v1/run", update(false)).await.body(200)["warnings"].as_array().map(Vec::len), Some(5));
 
     let known = json!({"model": "openai/gpt-5.4", "tools": ["covia:read", "subgoal"], "loop": "goalTree"});
@@ -110,7 +109,7 @@ fn apply_warns_on_stderr_and_strict_mode_applies_nothing() {
     cli(&["agent", "get", "good"]).expect(5, "no agent `good`");
     let dry = cli(&[&all[..], &["--dry-run"]].concat()).expect(0, WARNINGS[2]);
     assert!(dry.out.contains("slip would be created"), "{dry:?}");
-    let done = cli(&all).expect(0, &format!("warning: agent `slip`: {}", WARNINGS[3]));
+    let done = cli(&all).expect(0, &format!("warning: agent `slip`: {}", WARNINGS[2]));
     assert!(done.out.contains("slip created"), "{done:?}");
     cli(&["agent", "update", "good", "model=nobody/x", "--strict"]).expect(2, "`model.provider`: no provider `nobody`");
     cli(&["agent", "update", "good", "model=nobody/x"]).expect(0, "warning: agent `good`: `model.provider`");

@@ -68,6 +68,8 @@ const WRONG: &[(&str, i32)] = &[
     ("policy approvals [1]", 2),
     ("resource list --no-such", 2),
     ("resource purge app/x", 2),
+    ("tool import none.json", 2),
+    ("tool try none", 5),
     ("token keygen", 2),
     ("token issue --key none.key", 2),
     ("token show x", 2),

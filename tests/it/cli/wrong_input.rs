@@ -86,6 +86,8 @@ const CALLS: &[(&str, i32)] = &[
     ("answer 00000000000000000000000000000000 a=b", 5),
     ("dead list", 0),
     ("timer list", 0),
+    ("tool import none.json", 2),
+    ("tool try none", 5),
     ("policy show", 0),
     ("policy roots null", 0),
     ("policy approvals []", 0),

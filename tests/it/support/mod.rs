@@ -12,6 +12,7 @@ pub mod fleet;
 pub mod preview_check;
 pub mod http;
 pub mod http_proxy;
+pub mod mcp_server;
 pub mod model_calls;
 pub mod model_server;
 pub mod nats;

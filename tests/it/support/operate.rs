@@ -37,7 +37,7 @@ pub async fn operate_once(
 ) -> Result<Value, OpError> {
     let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
     let (catalog, scoped) = (&venue.catalog_view(&caller.owner), &NO_SECTIONS);
-    let (reads, site) = (&Reads::default(), Site::Api { key });
+    let (reads, site) = (&Reads::default(), Site::Api { key, job: None });
     let workspace = &workspace;
     let call = Invocation { named: path, venue, catalog, caller, workspace, scoped, site, reads, fills_prompt: false };
     dispatch::invoke(&call, path, input).await.map(|output| output.value)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::agent::{AgentConfig, AgentRecord};
+use trellis::domain::authority::Authority;
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::event::Submission;
@@ -236,16 +237,9 @@ impl TestVenue {
         }
         let config = AgentConfig::parse(&config).unwrap();
         let id: AgentId = id.parse().unwrap();
-        agents::apply(
-            &self.venue,
-            &self.owner,
-            &id,
-            &config,
-            true,
-            &trellis::domain::authority::Authority::without_limits(),
-        )
-        .await
-        .unwrap();
+        let authority = Authority::without_limits();
+        // Boxed for callers whose futures would be too large for a stack.
+        Box::pin(agents::apply(&self.venue, &self.owner, &id, &config, true, &authority)).await.unwrap();
     }
 
     /// The record of an agent.

@@ -1,5 +1,7 @@
 //! Manifests of agntz: an agent of `kind: llm`.
 
+use super::agntz_http;
+use super::agntz_mcp::McpParts;
 use super::config_map::{ConfigMap, invalid};
 use crate::decode::DataError;
 use crate::lattice::value::type_name;
@@ -69,12 +71,24 @@ pub(super) fn from_manifest(map: &ConfigMap) -> Result<ConfigMap, DataError> {
         // Covia's `responseFormat` means the same and has the same checks.
         config.insert("responseFormat".into(), json!({"schema": output_schema(&schema)?}));
     }
-    if let Some(Value::Array(tools)) = config.get_mut("tools") {
-        for (at, tool) in tools.iter_mut().enumerate() {
-            *tool = tool_entry(at, tool)?;
+    convert_tools(&mut config)?;
+    Ok(config)
+}
+
+/// Replaces the entries of `tools` by those of agent files, with what they declare and bind.
+fn convert_tools(config: &mut ConfigMap) -> Result<(), DataError> {
+    let Some(Value::Array(given)) = config.get_mut("tools") else { return Ok(()) };
+    let given = std::mem::take(given);
+    let (mut tools, mut parts) = (Vec::with_capacity(given.len()), McpParts::default());
+    for (at, tool) in given.iter().enumerate() {
+        match tool.as_object().map(|map| (map, map.get("kind").and_then(Value::as_str))) {
+            Some((entry, Some("mcp"))) => tools.extend(parts.read_entry(at, entry)?),
+            Some((entry, Some("http"))) => tools.push(agntz_http::read_entry(at, entry, &mut parts)?),
+            Some(_) | None => tools.push(tool_entry(at, tool)?),
         }
     }
-    Ok(config)
+    config.insert("tools".into(), Value::Array(tools));
+    parts.add_to(config)
 }
 
 /// Returns what stands in the place of a kind of agent that isn't here.
@@ -219,15 +233,6 @@ fn tool_entry(at: usize, tool: &Value) -> Result<Value, DataError> {
     let name = kind.as_str().unwrap_or_default();
     let program = match name {
         "agent" => return agent_tool(at, map),
-        "http" => {
-            return invalid(format!(
-                "`tools[{at}]`: name the operation `v/ops/http/get` or `v/ops/http/post`, its `name`, and bind what the \
-                 model shall not say by `toolArgInjection`"
-            ));
-        }
-        "mcp" => {
-            return invalid(format!("`tools[{at}]`: tools of MCP servers are not supported by this version"));
-        }
         "local" => "a function of an agntz process",
         "callback" => "a route of the application that calls agntz",
         "client" => "a function of the program that asks the agent",
@@ -343,7 +348,6 @@ mod tests {
             (json!({"kind": "llm", "maxSteps": -1}), "`maxSteps`: expected a whole number"),
             (json!({"kind": "llm", "outputSchema": 1}), "`outputSchema`: expected a map"),
             (json!({"kind": "llm", "tools": [{"kind": "local", "tools": ["x"]}]}), "`tools[0]`: a `local` tool"),
-            (json!({"kind": "llm", "tools": ["a", {"kind": "mcp", "server": "x"}]}), "`tools[1]`: tools of MCP"),
             (
                 json!({"kind": "llm", "tools": [{"kind": "callback", "name": "f"}]}),
                 "`tools[0]`: a `callback` tool is a route of the application that calls agntz; put it behind HTTP",

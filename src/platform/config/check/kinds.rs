@@ -36,7 +36,7 @@ pub(super) fn read(l: &mut ConfigLayers) -> ResourcesConfig {
     ResourcesConfig { kinds }
 }
 
-fn with_dot(leaf: &str) -> String {
+pub(super) fn with_dot(leaf: &str) -> String {
     if leaf.is_empty() { String::new() } else { format!(".{leaf}") }
 }
 

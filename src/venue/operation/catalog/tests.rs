@@ -32,6 +32,7 @@ fn publication(owner: Option<&str>, source: &str, version: &str, names: &[&str])
     Publication {
         source: SourceName::new(source).unwrap(),
         owner: owner.map(|owner| owner.parse().unwrap()),
+        agent: None,
         version: version.into(),
         expires: None,
         operations: names.iter().map(|name| runtime(name, json!({"type": "object"}))).collect(),

@@ -61,6 +61,7 @@ fn publish(venue: &Venue, version: &str, runs: &Arc<AtomicUsize>) {
     let publication = Publication {
         source: source(),
         owner: Some("local/me".parse().unwrap()),
+        agent: None,
         version: version.to_owned(),
         expires: None,
         operations: operations.map(operation).into(),

@@ -1,6 +1,7 @@
 //! Jobs of external workers: published once, watched, answered by right of their token, ended once.
 
 mod answers;
+mod declared;
 mod fleet;
 mod publishing;
 mod revocations;
@@ -39,6 +40,10 @@ then = { calls = [
     { tool = "lattice_write", arguments = { path = "w/out", value = 1 } },
     { tool = "test_delay", arguments = { delay = 2500 } },
 ] }
+
+[[rule]]
+when = { agent = "reader", turn = 1 }
+then = { calls = [{ tool = "ocr", arguments = { file = "a.pdf" } }] }
 
 [[rule]]
 when = { text = "held-", turn = 1 }

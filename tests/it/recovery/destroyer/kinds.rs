@@ -31,11 +31,13 @@ const ABSENT: [(&str, &[&str]); 5] = [
         &[
             "b/<job>-agent",
             "dead/<died>-<job>",
+            "g/<agent>/mcp/<server>",
             "g/<agent>/wait/<session>",
             "h.listed",
             "j/<job>/m/<at>-<message>",
             "j/<job>/n/<config>",
             "j/<job>/w",
+            "mcp/<server>",
             "o/<collection>",
             "p/<name>",
             "r/scratchpad/<bucket>/<at>-<job>",

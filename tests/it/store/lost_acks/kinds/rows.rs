@@ -422,8 +422,11 @@ pub const ELSEWHERE: [(&str, &str); 19] = [
 ];
 
 /// Operations that have none, for this reason.
-pub const WITHOUT: [(&str, &str); 5] = [
+pub const WITHOUT: [(&str, &str); 8] = [
     ("v/ops/agent/reload-context", "it only has the next turn read again"),
+    ("v/ops/mcp/approve", "an approval that is lost is asked for again: until then the change is refused"),
+    ("v/ops/mcp/refresh", "what a server offers is asked for again"),
+    ("v/ops/mcp/tools-call", "it stands for the operation of a tool of another server, which nobody here names"),
     ("v/ops/secret/extract", "always refused"),
     ("v/ops/venue/audit", "a repair that is lost is made again; a settlement that is lost shows as a problem"),
     ("v/ops/venue/backup", "it changes nothing here"),

@@ -1,0 +1,181 @@
+//! `trellis mcp servers|server|refresh|approve`: the servers whose tools agents use, and approval of their changes.
+
+use super::CliContext;
+use super::client::{Client, ServerArgs};
+use super::escape::{cell, escape_data};
+use super::exit::{Exit, Failure};
+use super::output::CommandOutput;
+use crate::view::mcp_server::{McpDifferenceView, McpServerDetailView, McpServersView};
+use clap::Subcommand;
+use serde::Serialize;
+
+/// What people do with the servers whose tools agents use.
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpServersCommand {
+    /// List the servers whose tools agents use: those of the venue, and with `--agent` those of an agent
+    #[command(after_help = "Example:\n  trellis mcp servers --agent helper")]
+    Servers {
+        /// Agent whose own servers are listed too
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// Which server to ask, and for whom
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Show a server: its approved tools, those that can't be used, and a change that waits for approval
+    #[command(after_help = "Example:\n  trellis mcp server github --agent helper")]
+    Server {
+        /// Name of the server
+        name: String,
+        /// Agent that declares it; without it a server of the venue
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// Which server to ask, and for whom
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Ask a server for its tools now, and show what differs from the approved ones
+    #[command(after_help = "Example:\n  trellis mcp refresh github --agent helper")]
+    Refresh {
+        /// Name of the server
+        name: String,
+        /// Agent that declares it; without it a server of the venue
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// Which server to ask, and for whom
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Approve the change of a server's tools, as it was shown
+    #[command(after_help = "Example:\n  trellis mcp approve github 6f0c… --agent helper")]
+    Approve {
+        /// Name of the server
+        name: String,
+        /// Hash of the change, as `trellis mcp server` shows it
+        change: String,
+        /// Agent that declares it; without it a server of the venue
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<String>,
+        /// Which server to ask, and for whom
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+}
+
+/// Arguments of the operations `v/ops/mcp/*`.
+#[derive(Serialize)]
+struct ServerRequest<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<&'a str>,
+}
+
+impl McpServersCommand {
+    pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
+        let (operation, name, agent, change, server) = match &self {
+            Self::Servers { agent, server } => ("v/ops/mcp/servers", None, agent, None, server),
+            Self::Server { name, agent, server } => ("v/ops/mcp/server", Some(name), agent, None, server),
+            Self::Refresh { name, agent, server } => ("v/ops/mcp/refresh", Some(name), agent, None, server),
+            Self::Approve { name, change, agent, server } => {
+                ("v/ops/mcp/approve", Some(name), agent, Some(change), server)
+            }
+        };
+        let request = ServerRequest {
+            server: name.map(String::as_str),
+            agent: agent.as_deref(),
+            change: change.map(String::as_str),
+        };
+        let shown = Client::new(server)?.run(operation, &request, None).await?;
+        if name.is_none() {
+            context.out.typed_value(shown, |servers: &McpServersView| list(context.out, servers))?;
+        } else {
+            context.out.typed_value(shown, |detail: &McpServerDetailView| describe(context.out, detail))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn list(out: CommandOutput, servers: &McpServersView) -> String {
+    let rows: Vec<_> = servers
+        .items
+        .iter()
+        .map(|server| {
+            let state = match (&server.failure, server.changed) {
+                (Some(reason), _) => format!("can't be asked: {}", cell(reason)),
+                (None, 0) => "ok".to_owned(),
+                (None, changed) => format!("{changed} changes wait for approval"),
+            };
+            let agent = server.agent.as_deref().unwrap_or("the venue");
+            vec![server.name.clone(), agent.to_owned(), server.tools.to_string(), state]
+        })
+        .collect();
+    out.table(&["SERVER", "OF", "TOOLS", "STATE"], &rows)
+}
+
+fn describe(out: CommandOutput, detail: &McpServerDetailView) -> String {
+    let mut text = format!("{}  {}", escape_data(&detail.server.name), escape_data(&detail.server.url));
+    if let Some(reason) = &detail.server.failure {
+        text.push_str("\ncan't be asked: ");
+        text.push_str(&cell(reason));
+    }
+    let rows: Vec<_> = detail
+        .tools
+        .iter()
+        .map(|tool| {
+            let about = tool.description.as_deref().unwrap_or_default();
+            vec![tool.operation.clone(), tool.effect.clone(), cell(about).into_owned()]
+        })
+        .collect();
+    text.push_str("\n\n");
+    text.push_str(&out.table(&["TOOL", "EFFECT", "WHAT IT DOES"], &rows));
+    let unused = detail.skipped.iter().map(|tool| format!("\nnot used: {}: {}", cell(&tool.name), cell(&tool.reason)));
+    text.extend(unused);
+    if let Some(change) = &detail.change {
+        text.push_str(
+            "\n\nThe server has changed its tools. Until this is approved, they aren't used as they are now:\n",
+        );
+        change.differences.iter().for_each(|difference| text.push_str(&diff_lines(difference)));
+        let agent = detail.server.agent.as_ref().map(|agent| format!(" --agent {agent}")).unwrap_or_default();
+        let command = format!("trellis mcp approve {} {}{agent}", detail.server.name, change.hash);
+        text.push('\n');
+        text.push_str(&out.bold(&command));
+    }
+    text
+}
+
+/// Returns the lines of one difference: what was, and what is.
+fn diff_lines(difference: &McpDifferenceView) -> String {
+    let head = format!("\n{} {}, `{}`\n", cell(&difference.tool), difference.kind, cell(&difference.key));
+    let line = |sign: char, value: &serde_json::Value| match value {
+        serde_json::Value::Null => String::new(),
+        serde_json::Value::String(text) => {
+            text.lines().map(|line| format!("{sign} {}\n", cell(line))).collect::<Vec<_>>().concat()
+        }
+        other => format!("{sign} {}\n", cell(&other.to_string())),
+    };
+    format!("{head}{}{}", line('-', &difference.before), line('+', &difference.after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_change_is_shown_line_by_line() {
+        let difference = |before: Value, after: Value| McpDifferenceView {
+            tool: "pay".into(),
+            kind: "changed".into(),
+            key: "description".into(),
+            before,
+            after,
+        };
+        let shown = diff_lines(&difference(json!("Pays.\nOnce."), json!("Pays.\u{1b}[2K")));
+        assert_eq!(shown, "\npay changed, `description`\n- Pays.\n- Once.\n+ Pays.\\u{1b}[2K\n");
+        let shown = diff_lines(&difference(Value::Null, json!({"type": "object"})));
+        assert_eq!(shown, "\npay changed, `description`\n+ {\"type\":\"object\"}\n");
+    }
+}

@@ -1,0 +1,178 @@
+//! `v/ops/mcp/*`: the servers of the Model Context Protocol whose tools agents use, and approval of their changes. The
+//! tools themselves are published as `v/ops/mcp/<server>/<tool>`.
+
+use crate::domain::authority::ResourcePath;
+use crate::domain::ids::AgentId;
+use crate::domain::lattice::Namespace;
+use crate::domain::mcp::name::{GROUP, ServerName, TOOLS_CALL, TOOLS_CALL_ALIAS};
+use crate::venue::mcp::{self, find_server};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// Covia's names for a call of a tool, and for the list of a server's tools.
+pub const ALIASES: [(&str, &str); 2] =
+    [(TOOLS_CALL_ALIAS, TOOLS_CALL), ("v/ops/mcp/tools/list", "v/ops/mcp/tools-list")];
+
+/// Returns the operations of this group.
+pub fn operations() -> Vec<RegisteredOperation> {
+    vec![
+        operation::<ListServers>(),
+        operation::<ShowServer>(),
+        operation::<ListTools>(),
+        operation::<CallTool>(),
+        operation::<RefreshServer>(),
+        operation::<ApproveChange>(),
+    ]
+}
+
+/// Returns the place of a server in the catalogue, whose tools are below it.
+fn server_place(server: &ServerName) -> ResourcePath {
+    ResourcePath::at_keys(Namespace::Venue, ["ops", GROUP, server.as_str()])
+}
+
+/// List the servers of the Model Context Protocol that the venue names, and with `agent` those that the agent declares.
+#[derive(Deserialize, JsonSchema)]
+struct ListServers {
+    /// agent whose own servers are listed too
+    agent: Option<AgentId>,
+}
+
+impl Operation for ListServers {
+    const PATH: &'static str = "v/ops/mcp/servers";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", ResourcePath::at_keys(Namespace::Venue, ["ops", GROUP]))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        Ok(OpOutput::of(&mcp::list_servers(call.venue, &call.caller.owner, self.agent.as_ref()).await?))
+    }
+}
+
+/// Show a server of the Model Context Protocol: its approved tools, those that can't be used, and a change that waits.
+#[derive(Deserialize, JsonSchema)]
+struct ShowServer {
+    #[schemars(with = "String")]
+    server: ServerName,
+    /// agent that declares it; absent: a server of the venue
+    agent: Option<AgentId>,
+}
+
+impl Operation for ShowServer {
+    const PATH: &'static str = "v/ops/mcp/server";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", server_place(&self.server))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let found = find_server(call.venue, &call.caller.owner, self.agent.as_ref(), &self.server).await?;
+        Ok(OpOutput::of(&mcp::show_server(call.venue, &found).await?))
+    }
+}
+
+/// List the approved tools of a server of the Model Context Protocol. Call one as `v/ops/mcp/<server>/<tool>`.
+#[derive(Deserialize, JsonSchema)]
+struct ListTools {
+    #[schemars(with = "String")]
+    server: ServerName,
+    /// agent that declares it; absent: a server of the venue
+    agent: Option<AgentId>,
+}
+
+impl Operation for ListTools {
+    const PATH: &'static str = "v/ops/mcp/tools-list";
+    const EFFECT: Effect = Effect::Read;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", server_place(&self.server))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let found = find_server(call.venue, &call.caller.owner, self.agent.as_ref(), &self.server).await?;
+        Ok(OpOutput::of(&mcp::list_tools(call.venue, &found).await?))
+    }
+}
+
+/// Call a tool of a server of the Model Context Protocol, as Covia's clients do. It is the same as a call of
+/// `v/ops/mcp/<server>/<tool>` with the `arguments`.
+#[expect(dead_code, reason = "a call becomes one of the tool's own operation before it is parsed")]
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct CallTool {
+    #[schemars(with = "String")]
+    server: ServerName,
+    tool_name: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+impl Operation for CallTool {
+    const PATH: &'static str = TOOLS_CALL;
+    const EFFECT: Effect = Effect::Once;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("invoke", server_place(&self.server))
+    }
+
+    async fn run(self, _call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        Err(OpError::Invalid(format!("`{TOOLS_CALL}` stands for the operation of a tool, and runs nothing itself")))
+    }
+}
+
+/// Ask a server of the Model Context Protocol for its tools now. What differs from the approved ones waits for approval.
+#[derive(Deserialize, JsonSchema)]
+struct RefreshServer {
+    #[schemars(with = "String")]
+    server: ServerName,
+    /// agent that declares it; absent: a server of the venue
+    agent: Option<AgentId>,
+}
+
+impl Operation for RefreshServer {
+    const PATH: &'static str = "v/ops/mcp/refresh";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("crud/read", server_place(&self.server))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.refuse_agents::<Self>("people")?;
+        let found = find_server(call.venue, &call.caller.owner, self.agent.as_ref(), &self.server).await?;
+        Ok(OpOutput::of(&mcp::refresh(call.venue, &found).await?))
+    }
+}
+
+/// Approve the change of a server's tools, as it was shown. From the next turn on its tools are used as they are now.
+#[derive(Deserialize, JsonSchema)]
+struct ApproveChange {
+    #[schemars(with = "String")]
+    server: ServerName,
+    /// agent that declares it; absent: a server of the venue
+    agent: Option<AgentId>,
+    /// hash of the change, as `mcp/server` shows it; refused when it is another one by now
+    change: String,
+}
+
+impl Operation for ApproveChange {
+    const PATH: &'static str = "v/ops/mcp/approve";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Need::only("mcp/approve", server_place(&self.server))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.refuse_agents::<Self>("people")?;
+        let found = find_server(call.venue, &call.caller.owner, self.agent.as_ref(), &self.server).await?;
+        if found.is_shared() {
+            call.require_operator::<Self>(", where all owners share the server")?;
+        }
+        Ok(OpOutput::of(&mcp::approve(call.venue, &found, &self.change, &call.caller.name).await?))
+    }
+}

@@ -1,0 +1,149 @@
+//! A server as it is asked for one caller: finds out which revision it speaks, and repeats what surely hasn't run.
+
+use super::call::{Exchanged, PeerCall};
+use super::endpoint::McpEndpoint;
+use super::error::McpFailure;
+use super::exchange::{SessionHeaders, WireExchange};
+use super::session::{self, SessionOwner, SessionTable};
+use crate::domain::mcp::message::{McpRequest, cancelled_notice};
+use crate::domain::mcp::revision::{EraHint, ProtocolEra, RevisionChoice};
+use crate::venue::outbound::departure::Departure;
+use crate::venue::outbound::send::HttpSender;
+use reqwest::header::HeaderMap;
+use std::time::Duration;
+
+/// Longest time for the message that a request is given up.
+const CANCEL_TIME: Duration = Duration::from_secs(5);
+
+/// A server as it is asked for one caller.
+pub(crate) struct McpPeer<'a> {
+    pub(crate) endpoint: &'a McpEndpoint,
+    /// Client of all hosts.
+    pub(crate) hosts: &'a HttpSender,
+    /// Headers of the configuration, with the owner's secrets.
+    pub(crate) headers: HeaderMap,
+    /// The turn that asks; `None` for a request outside turns, which has a session of its own.
+    pub(crate) turn: Option<SessionOwner>,
+    pub(super) sessions: &'a SessionTable,
+}
+
+impl McpPeer<'_> {
+    /// Sends a request. `departure` says afterwards whether it may have left.
+    pub(crate) async fn ask(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
+        if let Some(program) = self.endpoint.program() {
+            return program.ask(call, self.endpoint.settings().revision, departure).await;
+        }
+        let exchange = self.exchange(call, departure);
+        let is_auto = self.endpoint.settings().revision == RevisionChoice::Auto;
+        let known = self.endpoint.era();
+        let era = known.unwrap_or_else(|| ProtocolEra::first(self.endpoint.settings().revision));
+        // Boxed for callers whose futures would be too large for a stack.
+        let failure = match Box::pin(self.ask_in(era, &exchange, call)).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
+        };
+        // A server that refuses the revision has run nothing.
+        let other = match (era, failure.era_hint()) {
+            (ProtocolEra::Stateless, EraHint::Again) => ProtocolEra::Stateless,
+            (ProtocolEra::Stateless, EraHint::Handshake) if is_auto => ProtocolEra::Handshake,
+            (ProtocolEra::Stateless, EraHint::PerhapsHandshake) if is_auto && known.is_none() => ProtocolEra::Handshake,
+            (ProtocolEra::Handshake, _) if is_auto && failure.is_refused_handshake() => ProtocolEra::Stateless,
+            (ProtocolEra::Stateless, EraHint::PerhapsHandshake) if is_auto => {
+                self.endpoint.forget_era();
+                return Err(failure);
+            }
+            _ => return Err(failure),
+        };
+        match Box::pin(self.ask_in(other, &exchange, call)).await {
+            // It speaks no other revision either.
+            Err(again) if again.is_refused_handshake() => Err(failure),
+            Err(McpFailure::Status { status: 400..500, .. }) if era == ProtocolEra::Handshake => Err(failure),
+            asked => asked,
+        }
+    }
+
+    async fn ask_in(
+        &self,
+        era: ProtocolEra,
+        exchange: &WireExchange<'_>,
+        call: &PeerCall<'_>,
+    ) -> Result<Exchanged, McpFailure> {
+        match era {
+            ProtocolEra::Stateless => {
+                let answer = exchange.ask_stateless(&call.request, call.params).await?;
+                self.endpoint.set_era(era);
+                Ok(answer)
+            }
+            ProtocolEra::Handshake => self.ask_with_session(exchange, &call.request).await,
+        }
+    }
+
+    fn exchange<'e>(&'e self, call: &PeerCall<'_>, departure: &'e Departure) -> WireExchange<'e> {
+        WireExchange {
+            endpoint: self.endpoint,
+            hosts: self.hosts,
+            headers: &self.headers,
+            patience: call.patience,
+            max_bytes: call.max_bytes,
+            departure,
+            repeatable: call.repeatable,
+        }
+    }
+
+    /// Sends a request in a session. A session that is over has run nothing: the request is sent once more in a new one.
+    async fn ask_with_session(
+        &self,
+        exchange: &WireExchange<'_>,
+        request: &McpRequest,
+    ) -> Result<Exchanged, McpFailure> {
+        let Some(turn) = &self.turn else {
+            let session = session::begin(exchange).await?;
+            self.endpoint.set_era(ProtocolEra::Handshake);
+            let asked = self.ask_cancellable(exchange, request, &session).await;
+            exchange.end_session(&session).await;
+            return asked;
+        };
+        for _ in 0..2 {
+            let session = self.sessions.get_or_begin(exchange, turn).await?;
+            self.endpoint.set_era(ProtocolEra::Handshake);
+            match self.ask_cancellable(exchange, request, &session).await {
+                Err(McpFailure::SessionOver) => self.sessions.forget(exchange, turn),
+                asked => return asked,
+            }
+        }
+        Err(McpFailure::SessionOver)
+    }
+
+    /// Sends a request in a session, and tells the server when nobody waits for its answer any more.
+    async fn ask_cancellable(
+        &self,
+        exchange: &WireExchange<'_>,
+        request: &McpRequest,
+        session: &SessionHeaders,
+    ) -> Result<Exchanged, McpFailure> {
+        let notice =
+            exchange.prepare_notice(&cancelled_notice(request.id, "nobody waits for the answer"), session).ok();
+        let mut guard = CancelGuard { notice };
+        let asked = exchange.ask_in_session(request, session).await;
+        if !matches!(asked, Err(McpFailure::Silent { .. })) {
+            guard.notice = None;
+        }
+        asked
+    }
+}
+
+/// Sends a notification when it is dropped, unless it was taken out before: a future that is given up can't await.
+struct CancelGuard {
+    notice: Option<reqwest::RequestBuilder>,
+}
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        let Some(notice) = self.notice.take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = tokio::time::timeout(CANCEL_TIME, notice.send()).await;
+            });
+        }
+    }
+}
