@@ -30,6 +30,7 @@ use crate::venue::auth::jwks::JwksError;
 use crate::venue::clocks::{self, ClockWatch};
 use crate::venue::context::PromptCache;
 use crate::venue::declared;
+use crate::venue::direct::{self, DirectRole};
 use crate::venue::local_worker::LocalWorker;
 use crate::venue::mcp;
 use crate::venue::outbound::HttpPolicy;
@@ -158,6 +159,9 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     if role == Role::Serve {
         watch_clocks(config, &app, &shutdown);
     }
+    let (venue, auth, stop) = (Arc::clone(&app.venue), Arc::clone(&app.auth), shutdown.stop_token().clone());
+    let takes = if role == Role::Serve { DirectRole::StandIn } else { DirectRole::Worker };
+    shutdown.spawn_service("direct submissions", direct::run(venue, auth, takes, stop));
     let (venue, ending) = (Arc::clone(&app.venue), shutdown.end_token().clone());
     shutdown.spawn_rounds("mcp servers", move || mcp::watch(Arc::clone(&venue), ending.clone()));
     let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.end_token().clone());

@@ -78,7 +78,7 @@ impl MessageArgs {
             };
             let bus = context.load(Vec::new())?.config.bus;
             let queue = queue::Publisher::connect(url, bus, &self.server).await?;
-            queue.publish(&queue::owner(&self.server), &self.agent, InboundKind::Message, &id, &submission).await?;
+            queue.submit(&queue::owner(&self.server), &self.agent, InboundKind::Message, &id, &submission).await?;
         } else {
             let request = AgentMessageRequest {
                 agent_id: &self.agent,

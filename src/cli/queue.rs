@@ -14,7 +14,7 @@ use crate::domain::message::BusMessage;
 use crate::domain::message::{InboundKind, MessageAddress};
 use crate::domain::wait::WaitReason;
 use crate::view::job::WaitView;
-use crate::view::queue::SubmissionStatusView;
+use crate::view::queue::{DirectReceiptView, SubmissionStatusView};
 use async_nats::jetstream::{self, context::PublishErrorKind};
 use async_nats::{
     Client, ConnectError, ConnectErrorKind, Event, HeaderMap, Request, RequestErrorKind, ServerAddr, Subscriber,
@@ -30,6 +30,8 @@ use tokio::time::Instant;
 const DEFAULT_OWNER: &str = "local/me";
 /// Longest wait for the server's acknowledgement.
 const ACKNOWLEDGEMENT_TIME: Duration = Duration::from_secs(5);
+/// Longest wait for the answer of a process that admits a submission.
+const DIRECT_TIME: Duration = Duration::from_secs(2);
 /// Longest wait for a worker's answer to a question.
 const QUESTION_TIME: Duration = Duration::from_secs(2);
 
@@ -123,8 +125,41 @@ impl Publisher {
         Ok(subscriber)
     }
 
+    /// Gives a submission to a process that admits it at once, or else to the stream, and returns when one of them has
+    /// it. What a process refuses goes to the stream, too: its answer to a refusal is kept.
+    pub async fn submit(
+        &self,
+        owner: &Owner,
+        agent: &AgentId,
+        kind: InboundKind,
+        id: &EventId,
+        submission: &Submission,
+    ) -> Result<(), Failure> {
+        let body = serde_json::to_vec(submission).expect("submissions serialise").into();
+        let request = Request::new().headers(self.headers(Some(id))).payload(body).timeout(Some(DIRECT_TIME));
+        let subject = subject::direct(&self.prefix, owner, agent, kind);
+        // Without an answer it may be admitted: the same id again is the same submission.
+        if let Ok(answer) = self.client.send_request(subject, request).await
+            && decode::lenient_json(&answer.payload).and_then(decode::into_type::<DirectReceiptView>).is_ok()
+        {
+            return Ok(());
+        }
+        self.publish(owner, agent, kind, id, submission).await
+    }
+
+    fn headers(&self, id: Option<&EventId>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Some(id) = id {
+            headers.insert(ID_HEADER, id.as_str());
+        }
+        if let Some(value) = &self.authorization {
+            headers.insert(AUTHORIZATION_HEADER, value.as_str());
+        }
+        headers
+    }
+
     /// Publishes a submission and waits until the stream has stored it.
-    pub async fn publish(
+    async fn publish(
         &self,
         owner: &Owner,
         agent: &AgentId,
@@ -138,11 +173,7 @@ impl Publisher {
             body: serde_json::to_value(submission).expect("submissions serialise"),
         };
         let subject = subject::for_address(&self.prefix, &message.to);
-        let mut headers = HeaderMap::new();
-        headers.insert(ID_HEADER, id.as_str());
-        if let Some(value) = &self.authorization {
-            headers.insert(AUTHORIZATION_HEADER, value.as_str());
-        }
+        let headers = self.headers(Some(id));
         let body = message.body.to_string().into();
         let sent = self.context.publish_with_headers(subject.clone(), headers, body).await;
         let acked = match sent {
@@ -155,11 +186,8 @@ impl Publisher {
     /// Asks the workers why the job of a submission waits; `None` if it doesn't, and if the question can't be sent. That
     /// no worker answers is a reason, too.
     pub async fn ask_reason(&self, owner: &Owner, id: &EventId) -> Option<WaitView> {
-        let mut headers = HeaderMap::new();
-        if let Some(value) = &self.authorization {
-            headers.insert(AUTHORIZATION_HEADER, value.as_str());
-        }
-        let request = Request::new().headers(headers).payload(id.to_string().into()).timeout(Some(QUESTION_TIME));
+        let request =
+            Request::new().headers(self.headers(None)).payload(id.to_string().into()).timeout(Some(QUESTION_TIME));
         match self.client.send_request(subject::question(&self.prefix, owner), request).await {
             Ok(message) => {
                 let status = decode::lenient_json(&message.payload).and_then(decode::into_type::<SubmissionStatusView>);

@@ -205,7 +205,7 @@ impl Submit {
             ..Submission::default()
         };
         let mut answers = publisher.listen(submission.reply_to.as_deref().unwrap_or_default()).await?;
-        publisher.publish(&owner, &self.agent, InboundKind::Task, &id, &submission).await?;
+        publisher.submit(&owner, &self.agent, InboundKind::Task, &id, &submission).await?;
         let Some(limit) = self.wait else {
             self.print_pending(context, &id)?;
             return Ok(Exit::Ok);

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 pub enum HandoverOutcome {
     /// The store was asked, and the session runs if it granted the lease.
     Stored(Result<Intake, StoreError>),
-    /// No slot is free, and nothing was done.
+    /// The worker takes no work, and nothing was done.
     Returned(Box<Admit>),
 }
 
@@ -19,7 +19,7 @@ pub enum HandoverOutcome {
 #[async_trait]
 pub trait DirectWorker: Send + Sync {
     /// Admits an event with a lease of its session for a free slot, and runs the session if the lease is granted, even
-    /// if the caller is dropped.
+    /// if the caller is dropped. Without a free slot the session waits for one.
     ///
     /// After it: as after [`crate::store::Store::admit`]; the session needs no wake. A crash before it: nothing, or the
     /// event is admitted and its session is due when the lease expires.

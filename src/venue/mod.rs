@@ -28,6 +28,7 @@ pub mod external;
 pub mod approvals;
 pub mod timers;
 pub mod ingress;
+pub mod direct;
 pub mod outbox;
 mod relay;
 

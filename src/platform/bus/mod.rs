@@ -22,6 +22,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
 
 /// Header with the producer's event id. `Nats-Msg-Id` isn't used: its ids are shared by all owners within the stream's
 /// window of duplicates.
@@ -121,6 +122,21 @@ pub struct JobQuestion {
     pub reply: String,
 }
 
+/// A submission whose sender waits for the answer: it is stored nowhere before it is admitted. It isn't authenticated
+/// unless the server knows who may publish.
+pub struct DirectSubmission {
+    /// Owner, agent and kind of its subject.
+    pub to: Result<(Owner, AgentId, InboundKind), subject::SubjectError>,
+    /// Id that the producer gave, if any.
+    pub id: Option<String>,
+    /// The header `Authorization`, which is never stored.
+    pub authorization: Option<String>,
+    /// The body as it was received.
+    pub body: Bytes,
+    /// The subject of the answer, as the client chose it.
+    pub reply: String,
+}
+
 /// A piece of a job's live text, or of its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LivePiece {
@@ -207,6 +223,16 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
     /// Returns messages that came with [`Bus::receive`] and can't be delivered, each once.
     fn take_unreadable(&self) -> Vec<UndecodedMessage> {
         Vec::new()
+    }
+
+    /// Listens to `trellis.do.>`: submissions whose senders wait, each for one of the listening processes. From `until` on
+    /// no new ones come, and the stream ends after the last that is on its way here. A queue inside this process has
+    /// none.
+    async fn direct_submissions(
+        &self,
+        until: CancellationToken,
+    ) -> Result<BoxStream<'static, DirectSubmission>, BusError> {
+        Ok(stream::pending().take_until(until.cancelled_owned()).boxed())
     }
 
     /// Publishes a message, which then survives a kill of any process. A `Reply` goes only to current listeners.

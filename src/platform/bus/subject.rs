@@ -14,6 +14,7 @@
 //! | [`LiveSubject::Job`] | `<prefix>.live.<job>` |
 //! | [`LiveSubject::Control`] | `<prefix>.ctl.<tenant>.<user>` |
 //! | [`Signal`](super::Signal) | `<prefix>.ctl.>` |
+//! | [`DirectSubmission`](super::DirectSubmission) | `<prefix>.do.<tenant>.<user>.<agent>.<kind>` |
 //! | [`JobQuestion`](super::JobQuestion) | `<prefix>.ask.<tenant>.<user>` |
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
@@ -25,12 +26,14 @@ use serde_json::Value;
 
 /// Why a subject is no inbound address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("illegal subject `{subject}`: expected `{prefix}.in.<tenant>.<user>.<agent>.<kind>`, {reason}")]
+#[error("illegal subject `{subject}`: expected `{prefix}.{verb}.<tenant>.<user>.<agent>.<kind>`, {reason}")]
 pub struct SubjectError {
     /// The subject as it was received.
     pub subject: String,
     /// The configured prefix.
     pub prefix: String,
+    /// The token after the prefix: `in` or `do`.
+    pub verb: &'static str,
     /// Which part is wrong, and how.
     pub reason: String,
     /// Whether only the kind is wrong.
@@ -263,14 +266,39 @@ fn strip_inbound_head<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
 
 /// Parses owner, agent and kind of an inbound subject, also of a partition.
 pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InboundKind), SubjectError> {
+    parse_place(prefix, "in", subject, strip_inbound_head(prefix, subject))
+}
+
+/// Parses owner, agent and kind of a subject of direct submissions.
+pub fn parse_direct(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InboundKind), SubjectError> {
+    let rest = subject.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(".do."));
+    parse_place(prefix, "do", subject, rest)
+}
+
+/// Returns the pattern of all subjects of direct submissions.
+pub fn all_direct(prefix: &str) -> String {
+    format!("{prefix}.do.>")
+}
+
+/// Returns the subject of a direct submission.
+pub fn direct(prefix: &str, owner: &Owner, agent: &AgentId, kind: InboundKind) -> String {
+    format!("{prefix}.do.{}.{}.{}", owner_tokens(owner), agent.token(), kind_token(kind))
+}
+
+/// Parses what follows the token `verb` in a subject.
+fn parse_place(
+    prefix: &str,
+    verb: &'static str,
+    subject: &str,
+    rest: Option<&str>,
+) -> Result<(Owner, AgentId, InboundKind), SubjectError> {
     let bad = |reason: String| {
         let (subject, prefix) = (subject.to_owned(), prefix.to_owned());
-        SubjectError { subject, prefix, reason, is_of_kind: false }
+        SubjectError { subject, prefix, verb, reason, is_of_kind: false }
     };
-    let tokens: Vec<&str> =
-        strip_inbound_head(prefix, subject).ok_or_else(|| bad("got another prefix".to_owned()))?.split('.').collect();
+    let tokens: Vec<&str> = rest.ok_or_else(|| bad("got another prefix".to_owned()))?.split('.').collect();
     let [tenant, user, agent, kind] = tokens[..] else {
-        return Err(bad(format!("got {} tokens after `in`", tokens.len())));
+        return Err(bad(format!("got {} tokens after `{verb}`", tokens.len())));
     };
     let name = |token: &str| decode(token).ok_or_else(|| bad(format!("`{token}` is not percent-encoded text")));
     let legal = |error: crate::domain::ids::IdError| bad(format!("got an {error}"));

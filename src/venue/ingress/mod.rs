@@ -4,6 +4,7 @@ mod job_messages;
 mod error;
 pub mod redrive;
 mod replace;
+pub mod sender;
 pub mod timers;
 
 use crate::domain::authority::envelope::Envelope;

@@ -1,10 +1,12 @@
-//! Submissions within this process: they are admitted to a free slot without a message in the queue.
+//! Submissions within this process: they are admitted to a free slot, or wait for one, without a message in the queue.
 
 use super::due_sessions;
 use crate::domain::chat::ModelSettings;
-use crate::store::{Admit, StoreError};
+use crate::store::{Admit, Intake, StoreError};
+use crate::venue::ingress;
 use crate::venue::local_worker::{DirectWorker, HandoverOutcome};
 use crate::worker::state::Worker;
+use crate::worker::state::slots::SlotWait;
 use async_trait::async_trait;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -19,7 +21,9 @@ impl DirectWorker for DirectAdmission {
         if !worker.takes_work() {
             return HandoverOutcome::Returned(Box::new(admit));
         }
-        let Some(slot) = worker.slots.take(&admit.owner) else { return HandoverOutcome::Returned(Box::new(admit)) };
+        let Some(slot) = worker.slots.take(&admit.owner) else {
+            return HandoverOutcome::Stored(admit_to_wait(worker, admit).await);
+        };
         let (answer, answered) = oneshot::channel();
         let own = Arc::clone(worker);
         // In a task of its own: if the submitter went away during the grant, the lease would have no holder.
@@ -34,6 +38,20 @@ impl DirectWorker for DirectAdmission {
     fn missing_key(&self, model: &ModelSettings) -> Option<String> {
         self.0.model.missing_key(model)
     }
+}
+
+/// Admits an event whose session waits here for a slot. Other workers with free slots are told.
+async fn admit_to_wait(worker: &Arc<Worker>, mut admit: Admit) -> Result<Intake, StoreError> {
+    let intake = ingress::admit(&worker.venue, &mut admit).await?.intake;
+    if intake == Intake::New {
+        worker.slots.enqueue_waiting(&admit.owner, &admit.session, &SlotWait::Due);
+        if worker.slots.claim_announcement(&admit.owner) {
+            worker.venue.wake_of_many(&admit.owner, &admit.session).await;
+        }
+        // A slot may have become free meanwhile, before this session was remembered.
+        due_sessions::call(worker).await;
+    }
+    Ok(intake)
 }
 
 /// Returns the error for a submission whose task panicked; its effect is unknown.

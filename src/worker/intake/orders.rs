@@ -1,6 +1,6 @@
 //! Orders about jobs and approvals over the queue: cancel, pause, resume, decide.
 
-use super::callers::{self, SenderRefusal};
+use super::callers;
 use super::refuse::{forgery_refusal, parse_body, parse_sealed, refusal, refuse, refuse_sender};
 use super::settle::REDELIVERY_DELAY;
 use crate::bus::Delivery;
@@ -12,6 +12,7 @@ use crate::domain::job::ErrorCode;
 use crate::domain::seal::SealOrigin;
 use crate::store::StoreError;
 use crate::venue::approvals;
+use crate::venue::ingress::sender::SenderRefusal;
 use crate::venue::jobs;
 use crate::venue::jobs::pausing::{self, PauseOutcome};
 use crate::venue::operation::OpError;

@@ -1,6 +1,5 @@
 //! Refusals: the terminal answer, sent where its sender may receive one.
 
-use super::callers::SenderRefusal;
 use super::reply_subject::allowed_reply_subject;
 use super::settle::REDELIVERY_DELAY;
 use super::stray;
@@ -11,6 +10,7 @@ use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::MESSAGE_DEPTH;
 use crate::domain::seal::{self, SealOrigin};
 use crate::domain::visible::cut_error;
+use crate::venue::ingress::sender::SenderRefusal;
 use crate::venue::outbox::{self, RefusedSubmission};
 use crate::worker::lease::outage::pause;
 use crate::worker::state::Worker;

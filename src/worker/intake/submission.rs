@@ -1,7 +1,7 @@
 //! Tasks and messages: verifies the sender and prepares the admission.
 
 use super::admit::admit_and_run;
-use super::callers::{self, SenderRefusal};
+use super::callers;
 use super::refuse::{MessageRefusal, derive_event_id, refusal, refuse, refuse_sender};
 use super::settle::REDELIVERY_DELAY;
 use super::wakes::run_due;
@@ -11,6 +11,7 @@ use crate::domain::job::{ErrorCode, Job, JobResult};
 use crate::domain::message::InboundKind;
 use crate::domain::seal::SubmissionAddress;
 use crate::store::{Admit, StoreError};
+use crate::venue::ingress::sender::{IdentifiedSubmission, SenderRefusal};
 use crate::venue::ingress::{self, Arrival, PreparationError, SubmissionError};
 use crate::venue::jobs;
 use crate::worker::state::Worker;
@@ -41,11 +42,12 @@ async fn prepare_admission(worker: &Worker, delivery: &Delivery) -> Result<Admit
         ingress::open_seal(venue, to, named, place, said).map(|(id, said)| (id, said, sealed))
     });
     let (id, said, sealed) = parsed.map_err(|error| AdmissionError::Refused(admission_refusal(&error)))?;
-    let (submission, by, may_override) = match callers::identify_sender(worker, delivery, sealed, said).await {
-        Ok(identified) => identified,
+    let sent = match callers::identify_sender(worker, delivery, sealed, said).await {
+        Ok(sent) => sent,
         Err(SenderRefusal::Refused(code, text)) => return Err(AdmissionError::Refused(refusal(code, text))),
         Err(SenderRefusal::RetryLater(error)) => return Err(error.into()),
     };
+    let IdentifiedSubmission { submission, by, may_override } = sent;
     let arrival = Arrival {
         owner: delivery.owner.clone(),
         agent: delivery.agent.clone(),

@@ -6,6 +6,8 @@ mod backlog;
 pub mod bus_conformance;
 mod bus_owner;
 mod cluster;
+mod completion_batches;
+mod direct;
 mod large_outputs;
 mod messages;
 mod partitions;

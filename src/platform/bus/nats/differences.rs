@@ -36,11 +36,12 @@ pub(super) struct Difference {
 
 /// Settings of a stream, by the server's names. Others are the operator's choice: placement, compression, direct reads,
 /// republishing, description.
-const STREAM: [(&str, Consequence); 28] = [
+const STREAM: [(&str, Consequence); 29] = [
     ("subjects", Configured),
     ("discard", Configured),
     ("num_replicas", Configured),
     ("max_bytes", Configured),
+    ("allow_atomic", Configured),
     ("max_age", Repaired("it deletes messages by their age")),
     ("duplicate_window", Configured),
     ("max_msgs", Repaired("it drops or refuses messages by their number")),
@@ -99,7 +100,9 @@ const CONSUMER: [(&str, Consequence); 25] = [
 /// Returns how a stream differs from the expected one. `prefix` is the first token of the venue's subjects.
 pub(super) fn compare_streams(prefix: &str, found: &stream::Config, expected: &stream::Config) -> Vec<Difference> {
     let subjects = subject::merge_subjects(prefix, &expected.subjects, &found.subjects);
-    let expected = stream::Config { subjects, ..expected.clone() };
+    // Batches of other publishers harm nobody.
+    let allow_atomic_publish = expected.allow_atomic_publish || found.allow_atomic_publish;
+    let expected = stream::Config { subjects, allow_atomic_publish, ..expected.clone() };
     let is_queue = expected.retention == stream::RetentionPolicy::WorkQueue;
     let ages = expected.max_age > Duration::ZERO;
     let mut all = compare(&STREAM, found, &expected);

@@ -75,6 +75,7 @@ pub(super) fn outbound(options: &NatsOptions) -> Config {
         max_age: options.out_max_age,
         // The server refuses a window that is longer than the age.
         duplicate_window: OUT_DUPLICATES.min(options.out_max_age),
+        allow_atomic_publish: true,
         ..common(options)
     }
 }

@@ -1,7 +1,7 @@
 //! Bus over NATS `JetStream`.
 //!
 //! `line` has the connection, `reconnect` its replacement, `streams` the streams and consumers, `receive` the requests
-//! for messages, `broken` the messages that break connections, `partitions` the spread over streams, `alarms` the
+//! for messages, `out_batches` the completions, `direct` submissions whose senders wait, `broken` the messages that break connections, `partitions` the spread over streams, `alarms` the
 //! timers, `inspect` the reads of operators.
 
 mod alarms;
@@ -10,6 +10,7 @@ mod backlog;
 mod broken;
 mod connect;
 mod differences;
+mod direct;
 mod expected;
 mod failure;
 mod inbound;
@@ -19,6 +20,7 @@ mod line;
 mod live;
 mod monitor;
 mod options;
+mod out_batches;
 mod ownership;
 mod partitions;
 mod receive;
@@ -29,16 +31,16 @@ mod streams;
 mod witness;
 
 use super::{
-    Alarms, Bus, BusError, BusMessage, Delivery, LiveFeed, LiveSubject, MessageAddress, Signal, UndecodedMessage,
-    WhenEmpty, Witness, error_chain, headers, subject,
+    Alarms, Bus, BusError, BusMessage, Delivery, DirectSubmission, LiveFeed, LiveSubject, MessageAddress, Signal,
+    UndecodedMessage, WhenEmpty, Witness, error_chain, headers, subject,
 };
 use crate::config::mask_url;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::time::Millis;
 use crate::store::BackendSetting;
+use async_nats::HeaderMap;
 use async_nats::client::PublishErrorKind as PlainErrorKind;
 use async_nats::connection::State;
-use async_nats::{HeaderMap, jetstream::context::PublishErrorKind};
 use async_trait::async_trait;
 use bytes::Bytes;
 use connect::now;
@@ -47,6 +49,7 @@ use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use line::NatsLine;
 pub use options::NatsOptions;
 use options::TIMEOUT;
+use out_batches::OutMessage;
 use parking_lot::{Mutex, RwLock};
 use std::{
     error::Error,
@@ -56,6 +59,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tokio_util::sync::CancellationToken;
 
 /// Pause and tries while another publish on the same subject, or with the same id, is in flight.
 const IN_FLIGHT_WAIT: Duration = Duration::from_millis(5);
@@ -86,6 +90,8 @@ pub struct NatsBus {
     broken: broken::BrokenSearch,
     /// Time of the next search for stuck messages.
     janitor_due: Mutex<Instant>,
+    /// Completions on their way.
+    out: out_batches::OutBatches,
     /// Earliest time at which missing streams are created again.
     repair_due: Mutex<Instant>,
 }
@@ -105,6 +111,7 @@ impl NatsBus {
             undeliverable: Mutex::default(),
             broken: broken::BrokenSearch::default(),
             janitor_due: Mutex::new(Instant::now()),
+            out: out_batches::OutBatches::default(),
             repair_due: Mutex::new(Instant::now()),
         })
     }
@@ -204,7 +211,7 @@ impl NatsBus {
                 tokio::time::sleep(IN_FLIGHT_WAIT).await;
                 continue;
             }
-            if error.kind() == PublishErrorKind::StreamNotFound {
+            if publish_errors::is_not_taken(&error) {
                 leaderless += 1;
                 // If that was just tried without success, others needn't wait as well.
                 let in_vain = *self.repair_due.lock() > Instant::now();
@@ -253,6 +260,13 @@ impl Bus for NatsBus {
         }
     }
 
+    async fn direct_submissions(
+        &self,
+        until: CancellationToken,
+    ) -> Result<BoxStream<'static, DirectSubmission>, BusError> {
+        self.listen_direct(until).await
+    }
+
     async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
         let line = self.connected_line().await?;
         let headers = header_map(message).map_err(|error| self.refused_error(error.to_string()))?;
@@ -263,9 +277,8 @@ impl Bus for NatsBus {
         let body = body.map_err(|error| self.refused_error(error.to_string()))?.into();
         let subject = self.subject(&message.to);
         match message.to {
-            MessageAddress::In { .. } | MessageAddress::Out { .. } => {
-                self.publish_stored(subject, headers, body, false).await
-            }
+            MessageAddress::In { .. } => self.publish_stored(subject, headers, body, false).await,
+            MessageAddress::Out { .. } => self.publish_out(OutMessage { subject, headers, body }).await,
             MessageAddress::Job { .. } => self.publish_stored(subject, headers, body, true).await,
             MessageAddress::Reply(_) => {
                 let sent = line.client.publish_with_headers(subject, headers, body).await;

@@ -37,8 +37,13 @@ pub(super) fn publish_error(bus: &str, error: &PublishError, subject: &str, is_j
     BusError::Unavailable { bus, reason }
 }
 
-fn server_answer(error: &PublishError) -> Option<&jetstream::Error> {
+pub(super) fn server_answer(error: &PublishError) -> Option<&jetstream::Error> {
     error.source().and_then(|source| source.downcast_ref())
+}
+
+/// Whether no stream takes messages on the subject, so that nothing was stored.
+pub(super) fn is_not_taken(error: &PublishError) -> bool {
+    error.kind() == PublishErrorKind::StreamNotFound
 }
 
 pub(super) fn is_in_flight(error: &PublishError) -> bool {

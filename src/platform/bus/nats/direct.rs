@@ -1,0 +1,67 @@
+//! Submissions over core NATS, whose senders wait for the answer.
+
+use super::super::{AUTHORIZATION_HEADER, BusError, DirectSubmission, ID_HEADER, subject};
+use super::NatsBus;
+use async_nats::Subscriber;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt, StreamExt};
+use tokio_util::sync::CancellationToken;
+
+/// Queue group whose members share the submissions.
+const QUEUE_GROUP: &str = "trellis";
+
+/// A subscription, and whether it still gets new messages.
+struct DirectSubscription {
+    messages: Subscriber,
+    until: CancellationToken,
+    is_drained: bool,
+}
+
+impl DirectSubscription {
+    /// Returns the next message. From `until` on no new one comes; those that the server has sent already still do.
+    async fn next(mut self) -> Option<(async_nats::Message, Self)> {
+        while !self.is_drained {
+            let until = self.until.clone();
+            tokio::select! {
+                biased;
+                () = until.cancelled() => {
+                    self.is_drained = true;
+                    // Without a connection nothing comes either way.
+                    let _ = self.messages.drain().await;
+                }
+                message = self.messages.next() => return message.map(|message| (message, self)),
+            }
+        }
+        let message = self.messages.next().await?;
+        Some((message, self))
+    }
+}
+
+fn decode_submission(prefix: &str, message: async_nats::Message) -> Option<DirectSubmission> {
+    let header = |name: &str| {
+        let value = message.headers.as_ref().and_then(|headers| headers.get(name));
+        value.map(|value| value.as_str().to_owned())
+    };
+    let (id, authorization) = (header(ID_HEADER), header(AUTHORIZATION_HEADER));
+    let to = subject::parse_direct(prefix, &message.subject);
+    // Of one without a reply subject nobody would know that it was taken.
+    let reply = message.reply?.to_string();
+    Some(DirectSubmission { to, id, authorization, body: message.payload, reply })
+}
+
+impl NatsBus {
+    /// Implements [`super::Bus::direct_submissions`].
+    pub(super) async fn listen_direct(
+        &self,
+        until: CancellationToken,
+    ) -> Result<BoxStream<'static, DirectSubmission>, BusError> {
+        let prefix = self.prefix().to_owned();
+        let client = self.working_line().await?.client.clone();
+        let subscribed = client.queue_subscribe(subject::all_direct(&prefix), QUEUE_GROUP.to_owned()).await;
+        let messages = subscribed.map_err(|error| self.unavailable(&error))?;
+        let subscription = DirectSubscription { messages, until, is_drained: false };
+        let messages = stream::unfold(subscription, |subscription| subscription.next().boxed());
+        let submission = move |message| std::future::ready(decode_submission(&prefix, message));
+        Ok(messages.filter_map(submission).boxed())
+    }
+}
