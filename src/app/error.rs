@@ -2,12 +2,14 @@
 
 use super::mcp_servers::McpServerProblem;
 use super::resource_kinds::ResourceKindError;
+use super::webhooks::WebhookProblem;
 use crate::bus::BusError;
 use crate::bus::nats::BusOpenError;
 use crate::config::{SettingFileError, advice};
 use crate::domain::format::FormatError;
 use crate::domain::identity::NameMismatch;
 use crate::domain::mcp::name::ServerName;
+use crate::domain::webhook::WebhookName;
 use crate::model::rules_path::RulesPathError;
 use crate::store::StoreError;
 use crate::store::embedded::StoreOpenError;
@@ -77,6 +79,14 @@ pub enum AppError {
         kind: String,
         /// Reason why it can't be set up.
         problem: ResourceKindError,
+    },
+    /// A webhook of the configuration can't be used.
+    #[error("`notifications.webhooks.{name}`: {problem}")]
+    Webhook {
+        /// Name of the webhook.
+        name: WebhookName,
+        /// Reason why it can't be used.
+        problem: WebhookProblem,
     },
     /// A server of the Model Context Protocol.
     #[error("`mcp.servers.{name}`: {problem}")]

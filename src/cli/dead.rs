@@ -70,13 +70,18 @@ impl DeadCommand {
             Self::List { offset, limit, server } => {
                 let request = ListDeadRequest { offset, limit };
                 let page = Client::new(&server)?.run("v/ops/dead/list", &request, None).await?;
-                let DeadLetterPage { items: letters, unreadable, .. } = read_view(page.clone())?;
+                let DeadLetterPage { items: letters, unreadable, undelivered, .. } = read_view(page.clone())?;
                 context.out.page(&page, "items", |_| {
                     let rows: Vec<_> = letters.iter().map(row).collect();
                     context.out.table(&["JOB", "AGENT", "SESSION", "DIED", "CRASHES", "REDRIVEN AS"], &rows)
                 })?;
                 for stray in &unreadable.items {
                     note(&format!("unreadable: {}: {}", stray.received.rfc3339(), cell(&stray.reason)));
+                }
+                for lost in &undelivered {
+                    let (at, webhook) = (lost.at.rfc3339(), cell(&lost.webhook));
+                    let (kind, error) = (lost.kind.as_str(), cell(&lost.error));
+                    note(&format!("not delivered to webhook {webhook}: {at}: {kind} {}: {error}", lost.notification));
                 }
             }
             Self::Show { id, server } => {

@@ -54,6 +54,7 @@ mod turn;
 mod up;
 mod wait;
 mod watch;
+mod webhook;
 mod why;
 mod worker;
 
@@ -159,6 +160,9 @@ pub(crate) enum Command {
     /// Store, list and delete secrets, and make and change the keys that seal them
     #[command(subcommand)]
     Secret(secret::SecretCommand),
+    /// Say where the notifications of an owner are sent: approvals that wait, dead jobs, reached caps, …
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
     /// Show what was spent today, and what caps leave of it
     ///
     /// What was spent is what sessions have committed. A cap also counts the calls that run, and those whose worker
@@ -320,6 +324,7 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
         Command::Why(command) => command.run(context).await,
         Command::Lattice(command) => command.run(context).await,
         Command::Secret(command) => command.run(context).await,
+        Command::Webhook(command) => command.run(context).await,
         Command::Approvals(command) => command.run(context).await,
         Command::Approve(command) => command.run(context).await,
         Command::Reject(command) => command.run(context).await,

@@ -36,6 +36,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::StoreUrl(_)
         | AppError::Kind { .. }
         | AppError::McpServer { .. }
+        | AppError::Webhook { .. }
         | AppError::Tools(_)
         | AppError::File(_)
         | AppError::Rules(_)

@@ -1,6 +1,7 @@
 //! Messages of the queue: a JSON body and an address.
 
 use crate::ids::{AgentId, Owner, QueueName, SessionKey};
+use crate::notification::NotificationKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -48,6 +49,15 @@ pub enum MessageAddress {
         /// Id of the job, or of the event of a refused submission.
         job: String,
     },
+    /// `trellis.events.<tenant>.<user>.<agent>.<kind>`: a notification, for any subscriber.
+    Event {
+        /// Owner of what it is about.
+        owner: Owner,
+        /// Agent that it is about.
+        agent: AgentId,
+        /// Kind of the notification.
+        kind: NotificationKind,
+    },
     /// `trellis.jobs.<queue>`: to an external worker, whose result comes back as an answer.
     Job {
         /// Queue of the workers.
@@ -66,7 +76,8 @@ pub enum MessageAddress {
 pub struct BusMessage {
     /// Address of the message.
     pub to: MessageAddress,
-    /// Deduplication id: the header `Trellis-Id`, and `Nats-Msg-Id` of completions and external jobs; wakes have none.
+    /// Deduplication id: the header `Trellis-Id`, and `Nats-Msg-Id` of completions, notifications and external jobs;
+    /// wakes have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The JSON body.

@@ -6,6 +6,7 @@ use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::venue::approvals;
+use crate::venue::notifications;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::view::approval::ApprovalPage;
 use schemars::JsonSchema;
@@ -32,6 +33,7 @@ async fn decide<T: Operation>(
 ) -> Result<OpOutput, OpError> {
     call.refuse_agents::<T>("people")?;
     let decided = approvals::decide(call.venue, call.caller, id, verdict, digest).await?;
+    notifications::send_soon(call.venue, &call.caller.owner).await;
     Ok(OpOutput::of(&approvals::view_for(call.caller, &decided)))
 }
 

@@ -7,6 +7,7 @@ use crate::domain::reader::JobVisibility;
 use crate::venue::dead_letters;
 use crate::venue::ingress::redrive::{RedriveError, redrive};
 use crate::venue::jobs;
+use crate::venue::notifications::hooks;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use crate::venue::strays::{self, StrayOwner};
 use crate::view::dead::{DeadLetterPage, DeadLetterView, RedriveView, UnreadablePage};
@@ -24,7 +25,8 @@ pub fn operations() -> Vec<RegisteredOperation> {
     vec![operation::<ListDeadLetters>(), operation::<ShowDeadLetter>(), operation::<RedriveTask>()]
 }
 
-/// Tasks that killed too many workers, the last to die first; and messages whose subject meant nothing.
+/// Tasks that killed too many workers, the last to die first; messages whose subject meant nothing; and notifications that a
+/// webhook was not given.
 #[derive(Deserialize, JsonSchema)]
 struct ListDeadLetters {
     #[serde(default)]
@@ -56,6 +58,7 @@ impl Operation for ListDeadLetters {
             limit,
             next: page.next_offset(offset),
             unreadable: UnreadablePage { total: unreadable, items: strays },
+            undelivered: hooks::views(venue, owner).await?.list_undelivered(),
         }))
     }
 }

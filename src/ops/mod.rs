@@ -23,6 +23,7 @@ pub mod spend;
 pub mod test;
 pub mod timer;
 pub mod venue;
+mod webhook;
 mod worker;
 
 use crate::model::endpoint::providers;
@@ -46,6 +47,7 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
         secret::operations(),
         policy::operations(),
         quota::operations(),
+        webhook::operations(),
         resource::operations(),
         approval::operations(),
         human::operations(),

@@ -13,6 +13,7 @@ use crate::domain::job::JobStatus;
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::catalog::OPERATIONS;
 use crate::domain::limits::LIST_PAGE;
+use crate::domain::notification::NotificationKind;
 use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::trusted_arguments;
@@ -21,6 +22,7 @@ use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
 use crate::venue::jobs::{self, ListPage};
+use crate::venue::notices;
 use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
 use crate::view::approval::ApprovalView;
@@ -148,9 +150,13 @@ pub async fn list_unlisted(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Resul
     if writes.is_empty() { Ok(()) } else { venue.store.write(venue.now(), owner, &writes).await.map(|_| ()) }
 }
 
-/// Returns the writes by which a commit stores an approval.
-pub fn creation_writes(approval: &Approval) -> [DocWrite; 2] {
-    [DocWrite::json(keys::approval(&approval.id), approval), DocWrite::index_entry(keys::open_approval(&approval.id))]
+/// Returns the writes by which a commit stores an approval, with the notification of it.
+pub fn creation_writes(venue: &Venue, owner: &Owner, approval: &Approval) -> [DocWrite; 3] {
+    [
+        DocWrite::json(keys::approval(&approval.id), approval),
+        DocWrite::index_entry(keys::open_approval(&approval.id)),
+        notices::approval_write(venue, owner, NotificationKind::ApprovalAsked, approval, approval.asked),
+    ]
 }
 
 /// Shows an approval to a caller. If the asking turn may do more than the caller, the question is shown only to a
@@ -244,7 +250,12 @@ pub async fn answer_or_close(
             return Ok(Edit::without_writes(approval.answer));
         };
         let closed = Approval { answer: Some(by_venue(verdict.clone())), ..approval };
-        Ok(Edit::write(answer_writes(&closed, version), closed.answer))
+        let mut writes = answer_writes(&closed, version).to_vec();
+        if *verdict == ApprovalVerdict::Expired {
+            let kind = NotificationKind::ApprovalExpired;
+            writes.push(notices::approval_write(venue, owner, kind, &closed, venue.now()));
+        }
+        Ok(Edit::write(writes, closed.answer))
     };
     venue.store.edit(venue.now(), owner, "approval", id, attempt).await
 }
@@ -285,7 +296,9 @@ pub async fn decide(
                 let mark = DocWrite::put(answer_mark_key(id, &answer), "");
                 let decided = Approval { answer: Some(answer), ..approval };
                 let status = status_writes(venue, owner, &decided).await?;
-                let writes = answer_writes(&decided, version).into_iter().chain([mark]).chain(status);
+                let kind = NotificationKind::ApprovalDecided;
+                let notice = notices::approval_write(venue, owner, kind, &decided, venue.now());
+                let writes = answer_writes(&decided, version).into_iter().chain([mark, notice]).chain(status);
                 Ok(Edit::write(writes.collect::<Vec<_>>(), decided).with_quota(venue.quota_to_end(bytes).await))
             }
         }

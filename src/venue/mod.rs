@@ -31,6 +31,8 @@ pub mod ingress;
 pub mod direct;
 pub mod outbox;
 mod relay;
+pub mod notices;
+pub mod notifications;
 
 // The same for programs that speak the Agent2Agent protocol.
 pub mod a2a;

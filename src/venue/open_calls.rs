@@ -100,7 +100,9 @@ pub async fn list_unknown(venue: &Venue, owner: &Owner, open: &OpenCall, gone: D
     let is_new = before.value.is_none();
     let entry = UnknownOutcome { at: venue.now(), ..listed.clone() };
     let mut writes = vec![gone];
-    writes.extend(is_new.then(|| outcomes::listing_write(&entry, before.version)));
+    if is_new {
+        writes.extend(outcomes::listing_writes(venue, owner, &entry, before.version));
+    }
     let written = venue.store.write(venue.now(), owner, &writes).await?;
     if is_new && written == WriteOutcome::Done {
         venue.metrics.count_unknown_outcome(if listed.call.is_some() { "call" } else { "operation" });

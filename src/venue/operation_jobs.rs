@@ -17,7 +17,7 @@ use crate::domain::time::Millis;
 use crate::store::{DocEffect, DocWrite, Edit, StoreError, Window, WriteOutcome, keys};
 use crate::venue::operation::dispatch::{self, ResolvedOperation};
 use crate::venue::operation::{CatalogView, Effect};
-use crate::venue::{Venue, declared, mcp, outcomes};
+use crate::venue::{Venue, declared, mcp, notices, outcomes};
 use std::time::Duration;
 
 /// Operations of one owner that one step checks.
@@ -55,6 +55,17 @@ pub async fn admit(
     head: &JobHead,
     invoked: &InvokedOperation,
 ) -> Result<InvokedAdmission, StoreError> {
+    admit_with(venue, owner, head, invoked, Vec::new()).await
+}
+
+/// Like [`admit`], with documents that belong to the job.
+pub async fn admit_with(
+    venue: &Venue,
+    owner: &Owner,
+    head: &JobHead,
+    invoked: &InvokedOperation,
+    documents: Vec<DocWrite>,
+) -> Result<InvokedAdmission, StoreError> {
     let count = Window { reverse: false, skip: 0, limit: 0, values: false };
     if venue.store.page(owner, keys::INVOKED_DUE, count).await?.total >= INVOKED_OPEN {
         return Ok(InvokedAdmission::Full);
@@ -62,6 +73,7 @@ pub async fn admit(
     let mut writes = creation_writes(head, JobStatus::Pending, head.created);
     writes.push(DocWrite::json(keys::invocation(&head.id), invoked));
     writes.push(DocWrite::index_entry(keys::invoked_due(invoked.due, &head.id)));
+    writes.extend(documents);
     if venue.write_within_quota(owner, &writes).await? != WriteOutcome::Done {
         return Ok(InvokedAdmission::Known);
     }
@@ -69,10 +81,13 @@ pub async fn admit(
     Ok(InvokedAdmission::Done)
 }
 
-/// Returns the write that lists an operation whose outcome is unknown; `None` if it is known.
-fn outcome_listing(head: &JobHead, result: &JobResult, now: Millis) -> Option<DocWrite> {
-    let is_unknown = result.error_code == Some(ErrorCode::OutcomeUnknown);
-    is_unknown.then(|| outcomes::job_listing_write(&head.id, head.op.as_deref().unwrap_or_default(), now))
+/// Returns the writes that list an operation whose outcome is unknown, and those that tell of it or of its death.
+fn outcome_listing(venue: &Venue, owner: &Owner, head: &JobHead, result: &JobResult, now: Millis) -> Vec<DocWrite> {
+    if result.error_code == Some(ErrorCode::OutcomeUnknown) {
+        let op = head.op.as_deref().unwrap_or_default();
+        return outcomes::job_listing_writes(venue, owner, &head.id, op, now).into();
+    }
+    notices::dead_operation_write(venue, owner, head, result, now).into_iter().collect()
 }
 
 fn count_outcome(venue: &Venue, result: &JobResult) {
@@ -97,7 +112,7 @@ pub fn least_record(head: &JobHead) -> QuotaUsage {
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
     let mut writes = creation_writes(&job.head, job.status, job.updated);
     writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
-    writes.extend(job.result.as_ref().and_then(|result| outcome_listing(&job.head, result, job.updated)));
+    writes.extend(job.result.iter().flat_map(|result| outcome_listing(venue, owner, &job.head, result, job.updated)));
     let written = match effect_of(venue, owner, &job.head).await? {
         Some(Effect::Read) => venue.write_within_quota(owner, &writes).await?,
         Some(Effect::Idempotent | Effect::Buffered | Effect::Once) | None => {
@@ -174,7 +189,8 @@ async fn clear_record(venue: &Venue, owner: &Owner, known: &OperationJob) -> Res
         // For an operation that an older build has begun, only the head names it.
         begun.clone_from(&head.op);
     }
-    writes.extend(begun.as_ref().map(|op| outcomes::job_listing_write(&invoked.job, op, venue.now())));
+    writes
+        .extend(begun.iter().flat_map(|op| outcomes::job_listing_writes(venue, owner, &invoked.job, op, venue.now())));
     let written = venue.store.write(venue.now(), owner, &writes).await?;
     if begun.is_some() && written == WriteOutcome::Done {
         venue.metrics.count_unknown_outcome("operation");
@@ -294,7 +310,7 @@ pub async fn acquire(
             InvokedStep::Over(result) => {
                 count_outcome(venue, &result);
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
-                Edit::write(end_writes(&right(invoked), &result, now), None)
+                Edit::write(end_writes(venue, owner, &right(invoked), &result, now), None)
             }
             InvokedStep::Take => {
                 let once_operation = (!repeatable).then_some(op);
@@ -349,12 +365,12 @@ pub async fn renew(
 }
 
 /// Returns the writes that end an operation with this result.
-fn end_writes(held: &LeasedOperation, result: &JobResult, now: Millis) -> Vec<DocWrite> {
+fn end_writes(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &JobResult, now: Millis) -> Vec<DocWrite> {
     let job = &held.invoked.job;
     let mut writes = deletion_writes(&held.invoked, held.version).to_vec();
     writes.push(status_write(job, result.status, now).at_version(held.status_version));
     writes.push(DocWrite::json(keys::job_result(job), result));
-    writes.extend(outcome_listing(&held.head, result, now));
+    writes.extend(outcome_listing(venue, owner, &held.head, result, now));
     writes
 }
 
@@ -371,7 +387,7 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &
 }
 
 async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &JobResult) -> Result<bool, StoreError> {
-    let (now, writes) = (venue.now(), end_writes(held, result, venue.now()));
+    let (now, writes) = (venue.now(), end_writes(venue, owner, held, result, venue.now()));
     // An operation that only reads fails if there is no room for its output.
     let is_read = effect_of(venue, owner, &held.head).await? == Some(Effect::Read);
     let bytes = if is_read { serde_json::to_vec(result).map_or(0, |bytes| bytes.len()) } else { 0 };
@@ -380,7 +396,7 @@ async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &
     let attempt = || async {
         let held = reload_if_leased(venue, owner, held).await?;
         Ok(held.map_or(Edit::without_writes(false), |held| {
-            Edit::write(end_writes(&held, result, now), true).with_quota(quota)
+            Edit::write(end_writes(venue, owner, &held, result, now), true).with_quota(quota)
         }))
     };
     // Mostly nothing has changed, and the first write succeeds.

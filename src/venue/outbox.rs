@@ -401,7 +401,7 @@ fn without_output(owner: &Owner, message: &BusMessage) -> Option<BusMessage> {
     let is_result = match &message.to {
         MessageAddress::In { kind: InboundKind::Result, .. } => true,
         MessageAddress::Out { .. } | MessageAddress::Reply(_) => false,
-        MessageAddress::In { .. } | MessageAddress::Job { .. } => return None,
+        MessageAddress::In { .. } | MessageAddress::Event { .. } | MessageAddress::Job { .. } => return None,
     };
     let job = message.body["job"].as_str()?.to_owned();
     let holder = if is_result { &message.body["result"] } else { &message.body };

@@ -12,21 +12,23 @@ use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, StoreError, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::ListPage;
+use crate::venue::notices;
 use crate::venue::operation::{Caller, OpError};
 use std::cmp::Reverse;
 
 /// Ability to settle an outcome, on its job, or on its agent if there is no job.
 const SETTLE: &str = "job/settle";
 
-/// Returns the write that lists a call which isn't listed yet; `version` is that of the document.
-pub fn listing_write(outcome: &UnknownOutcome, version: u64) -> DocWrite {
-    DocWrite::json(keys::outcome(&outcome.id), outcome).at_version(version)
+/// Returns the writes that list a call which isn't listed yet, and tell of it; `version` is that of the document.
+pub fn listing_writes(venue: &Venue, owner: &Owner, outcome: &UnknownOutcome, version: u64) -> [DocWrite; 2] {
+    let listing = DocWrite::json(keys::outcome(&outcome.id), outcome).at_version(version);
+    [listing, notices::outcome_write(venue, owner, outcome)]
 }
 
-/// Returns the write that lists an operation which was invoked as a job.
-pub fn job_listing_write(job: &JobId, operation: &str, at: Millis) -> DocWrite {
+/// Returns the writes that list an operation which was invoked as a job.
+pub fn job_listing_writes(venue: &Venue, owner: &Owner, job: &JobId, operation: &str, at: Millis) -> [DocWrite; 2] {
     let outcome = UnknownOutcome { job: Some(job.clone()), ..UnknownOutcome::new(job.clone(), operation, at) };
-    listing_write(&outcome, 0)
+    listing_writes(venue, owner, &outcome, 0)
 }
 
 /// Returns one unknown outcome, settled or not.

@@ -38,9 +38,10 @@ pub async fn keep_unsendable(
     tracing::warn!(%owner, subject, reason, bytes = body.len(), "a message that can't be sent is kept for `dead list`");
     let reason = match &message.to {
         MessageAddress::In { agent, .. } => format!("a message to agent `{agent}` was never sent: {reason}"),
-        MessageAddress::Out { .. } | MessageAddress::Reply(_) | MessageAddress::Job { .. } => {
-            format!("it was never sent: {reason}")
-        }
+        MessageAddress::Out { .. }
+        | MessageAddress::Event { .. }
+        | MessageAddress::Reply(_)
+        | MessageAddress::Job { .. } => format!("it was never sent: {reason}"),
     };
     let stray = UnreadableMessage {
         subject,

@@ -1,5 +1,6 @@
 //! Answers about tasks that killed too many workers, and about messages that can't be read.
 
+use super::notification::UndeliveredView;
 use crate::domain::dead::{Attempt, DeadLetter, UnreadableMessage};
 use crate::domain::event::Payload;
 use crate::domain::ids::{AgentId, JobId, SessionId};
@@ -24,6 +25,9 @@ pub struct DeadLetterPage {
     pub next: Option<usize>,
     /// Messages that can't be read.
     pub unreadable: UnreadablePage,
+    /// Notifications whose delivery to a webhook was given up lately, the latest first.
+    #[serde(default)]
+    pub undelivered: Vec<UndeliveredView>,
 }
 
 /// The newest messages that can't be read.

@@ -19,6 +19,7 @@ pub mod lattice;
 pub mod ledger;
 pub mod mcp;
 pub mod mcp_server;
+pub mod notification;
 pub mod outcome;
 pub mod policy;
 pub mod problem;

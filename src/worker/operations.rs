@@ -3,11 +3,12 @@
 
 use super::state::Worker;
 use crate::domain::ids::{JobId, Owner};
-use crate::domain::job::JobResult;
+use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::share::LONG_HOLD;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::a2a::{deliver, push};
+use crate::venue::notifications::{self, deliver as webhooks};
 use crate::venue::operation_jobs::{self, LeasedOperation, RunOutcome, RunTerms};
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +96,11 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
     };
     match end {
         Ok(OperationEnd::Finished(RunOutcome::Ended(result))) => {
-            if !record_end(worker, owner, &held, &result).await? {
+            if record_end(worker, owner, &held, &result).await? {
+                if result.error_code == Some(ErrorCode::OutcomeUnknown) {
+                    notifications::send_soon(venue, owner).await;
+                }
+            } else {
                 tracing::info!(%owner, %job, "operation had ended otherwise, or another worker has it; this end counts for nothing");
             }
             Ok(())
@@ -118,10 +123,13 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
     }
 }
 
-/// Runs a step of an operation: of the catalogue, or the venue's own delivery of a push notification.
+/// Runs a step of an operation: of the catalogue, or the venue's own delivery of a notification.
 async fn run_operation(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result<RunOutcome, StoreError> {
     if push::is_delivery(held.head()) {
         return deliver::run(venue, owner, held).await;
+    }
+    if webhooks::is_webhook_delivery(held.head()) {
+        return Box::pin(webhooks::run(venue, owner, held)).await;
     }
     operation_jobs::run(venue, owner, held).await
 }

@@ -5,7 +5,7 @@ use super::stage::{self, Stage};
 use super::state::Worker;
 use super::state::relay::{CommitMessages, CommitOutbound, OutboundQueue};
 use crate::domain::ids::{Owner, SessionKey};
-use crate::venue::Venue;
+use crate::venue::{Venue, notifications};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -50,10 +50,14 @@ async fn publish(venue: &Venue, batch: Vec<CommitOutbound>) {
         let all = by_owner.entry(owner).or_default();
         all.messages.extend(told.messages);
         all.entries.extend(told.entries);
+        all.has_notifications |= told.has_notifications;
     }
     let publishing = by_owner.into_iter().map(async |(owner, told)| {
         venue.send(&owner, told.messages).await;
         venue.relay(&owner, &told.entries).await;
+        if told.has_notifications {
+            notifications::send_soon(venue, &owner).await;
+        }
     });
     join_all(publishing).await;
     for session in &sessions {

@@ -17,6 +17,7 @@ mod mcp;
 mod mcp_client;
 mod models;
 mod money;
+mod notifications;
 mod queue;
 mod recovery;
 mod sessions;

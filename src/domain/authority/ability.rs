@@ -8,7 +8,7 @@ use crate::visible::quote_foreign;
 pub const INVOKE: &str = "invoke";
 
 /// Every ability that an operation, a route or a resource asks for; a test compares it with the code.
-pub const ABILITIES: [&str; 53] = [
+pub const ABILITIES: [&str; 57] = [
     "agent/create",
     "agent/delete",
     "agent/fork",
@@ -59,6 +59,10 @@ pub const ABILITIES: [&str; 53] = [
     "venue/audit",
     "venue/backup",
     "venue/doctor",
+    "webhook/delete",
+    "webhook/list",
+    "webhook/set",
+    "webhook/try",
     "worker/drain",
     "worker/list",
     "write",

@@ -11,7 +11,7 @@ mod day;
 mod settings;
 
 pub use day::{Day, Zone};
-pub use settings::{CapPolicy, Ceiling, SpendSettings, SpendSettingsError, parse_prices};
+pub use settings::{CapPolicy, Ceiling, SESSION_CAP, SpendSettings, SpendSettingsError, parse_prices};
 
 use super::budget::{
     Allotment, Budget, BudgetRoomError, BudgetUse, BudgetedCall, Hold, HoldError, LimitOrigin, REPLY_LEAST, REPLY_MOST,

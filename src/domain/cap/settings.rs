@@ -10,6 +10,9 @@ use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
+/// Name of the cap of a session in error texts.
+pub const SESSION_CAP: &str = "the cap of this session";
+
 /// Tokens and dollars at most; absent = no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -243,7 +246,7 @@ impl SpendSettings {
     /// Returns the cap of a session: the venue's, and its agent's.
     pub fn session_cap(&self, agents: Ceiling) -> Option<Cap> {
         let ceiling = self.session.lower(agents);
-        let name = "the cap of this session".to_owned();
+        let name = SESSION_CAP.to_owned();
         (!ceiling.is_none()).then(|| Cap {
             of: CapScope::Session,
             name,

@@ -95,6 +95,15 @@ pub enum VenueIdSubject<'a> {
     Done(&'a JobId),
     /// The completion of a job, to the subject that its submission named.
     Reply(&'a JobId),
+    /// A notification, by its cause.
+    Notification {
+        /// Owner of what it is about.
+        owner: &'a Owner,
+        /// Kind of the notification.
+        kind: &'a str,
+        /// Name that tells the cause from others of its kind.
+        cause: &'a str,
+    },
     /// The refusal of a submission, by its position in the queue.
     Refused {
         /// Owner that the submission named.
@@ -122,6 +131,7 @@ impl VenueIdSubject<'_> {
             Self::Cancel(job) => format!("cancel-{job}"),
             Self::Done(job) => format!("done-{job}"),
             Self::Reply(job) => format!("reply-{job}"),
+            Self::Notification { .. } => "notification".to_owned(),
             Self::Refused { .. } => "refused".to_owned(),
         }
     }

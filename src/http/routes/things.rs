@@ -1,4 +1,4 @@
-//! Routes of timers, approvals, assets, secrets, spend and quota.
+//! Routes of timers, approvals, webhooks, assets, secrets, spend and quota.
 
 use super::builders::{ALL_AGENTS, ALL_ASSETS, operation_route, route};
 use crate::http::approvals::Answer;
@@ -8,15 +8,19 @@ use crate::http::{approvals, assets, secrets, turns};
 use crate::view::approval::{ApprovalPage, ApprovalView};
 use crate::view::asset::AssetPage;
 use crate::view::ledger::WhyView;
+use crate::view::notification::{WebhookDeletedView, WebhookTriedView, WebhookView, WebhooksView};
 use crate::view::quota::QuotaView;
 use crate::view::secret::{SecretDeletedView, SecretNamesView, SecretStoredView};
 use crate::view::spend::SpendTodayView;
 use crate::view::timer::{TimerPage, TimerView};
 
+/// The name of a webhook in a path is that in its arguments.
+const WEBHOOK: ArgumentNames = &[("name", "name")];
+
 const TIMER: ArgumentNames = &[("id", "timer")];
 
 pub(super) fn routes() -> Vec<Route> {
-    [waiting_routes(), usage_routes(), storage_routes()].into_iter().flatten().collect()
+    [waiting_routes(), webhook_routes(), usage_routes(), storage_routes()].into_iter().flatten().collect()
 }
 
 fn waiting_routes() -> Vec<Route> {
@@ -44,6 +48,33 @@ fn waiting_routes() -> Vec<Route> {
             .with_body(schema_of::<Answer>())
             .with_answer(200, "The approval with its answer.", schema_of::<ApprovalView>())
             .with_refusals(&[400, 404, 409]),
+    ]
+}
+
+fn webhook_routes() -> Vec<Route> {
+    vec![
+        operation_route("get", "/api/v1/webhooks", RouteAccess::AnyCaller, "v/ops/webhook/list", &[])
+            .with_summary(
+                "listWebhooks",
+                "Webhooks that get the notifications of the owner, and what became of the deliveries.",
+            )
+            .with_answer(200, "The webhooks.", schema_of::<WebhooksView>()),
+        operation_route("put", "/api/v1/webhooks/{name}", RouteAccess::AnyCaller, "v/ops/webhook/set", WEBHOOK)
+            .with_summary(
+                "setWebhook",
+                "Send the notifications of the owner to a webhook, in the place of one of its name.",
+            )
+            .with_body(RouteSchema::Arguments("v/ops/webhook/set", WEBHOOK, &[]))
+            .with_answer(200, "The webhook.", schema_of::<WebhookView>())
+            .with_refusals(&[400, 404, 409]),
+        operation_route("delete", "/api/v1/webhooks/{name}", RouteAccess::AnyCaller, "v/ops/webhook/delete", WEBHOOK)
+            .with_summary("deleteWebhook", "Delete a webhook; what is on its way to it is not sent.")
+            .with_answer(200, "Whether it was there.", schema_of::<WebhookDeletedView>())
+            .with_refusals(&[400]),
+        operation_route("post", "/api/v1/webhooks/{name}/try", RouteAccess::AnyCaller, "v/ops/webhook/try", WEBHOOK)
+            .with_summary("tryWebhook", "Post a notification of the type `test` to a webhook, once.")
+            .with_answer(200, "Whether it was taken.", schema_of::<WebhookTriedView>())
+            .with_refusals(&[400, 404]),
     ]
 }
 

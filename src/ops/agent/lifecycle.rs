@@ -11,6 +11,7 @@ use crate::venue::agents::keys_needed;
 use crate::venue::agents::lifecycle::{self, AgentEditor, Fork, LifecycleError, Patch};
 use crate::venue::agents::{config_warnings, current_status, deletion};
 use crate::venue::jobs::{self, CancelOutcome};
+use crate::venue::notifications;
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };
@@ -139,6 +140,9 @@ impl Operation for Suspend {
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let reason = self.reason.unwrap_or_else(|| format!("suspended by {}", call.caller.name));
         let (record, changed) = lifecycle::suspend(call.venue, &call.caller.owner, &self.agent_id, &reason).await?;
+        if changed {
+            notifications::send_soon(call.venue, &call.caller.owner).await;
+        }
         switch_answer(call, record, changed).await
     }
 }

@@ -2,7 +2,7 @@
 
 use super::BusError;
 use crate::domain::ids::{AgentId, Owner};
-use crate::domain::message::InboundKind;
+use crate::domain::message::{InboundKind, MessageAddress};
 use crate::domain::time::Millis;
 use crate::store::BackendSetting;
 use async_trait::async_trait;
@@ -44,6 +44,11 @@ pub trait QueueWatch: Send + Sync {
     /// Returns at most `limit` waiting messages of one owner, oldest first.
     async fn waiting_messages(&self, _owner: &Owner, _limit: usize) -> Result<Vec<WaitingMessage>, BusError> {
         Ok(Vec::new())
+    }
+
+    /// Returns the subject of an address, for those who publish there; `None` for a queue inside this process.
+    fn address_subject(&self, _to: &MessageAddress) -> Option<String> {
+        None
     }
 
     /// Returns the settings of streams that differ from what they must be; empty if all are right.

@@ -147,6 +147,8 @@ impl EmbeddedQueue {
                 }
                 self.out.publish_with(&(), || json(message))?;
             }
+            // Nobody outside this process can listen.
+            MessageAddress::Event { .. } => {}
             MessageAddress::Reply(subject) => {
                 self.live.publish_with(&LiveSubject::Reply(subject.clone()), || json(&message.body))?;
             }
@@ -360,7 +362,7 @@ impl Bus for EmbeddedBus {
     fn has_outside_listeners(&self, to: &MessageAddress) -> bool {
         match to {
             MessageAddress::In { .. } | MessageAddress::Job { .. } => true,
-            MessageAddress::Out { .. } | MessageAddress::Reply(_) => false,
+            MessageAddress::Out { .. } | MessageAddress::Event { .. } | MessageAddress::Reply(_) => false,
         }
     }
 

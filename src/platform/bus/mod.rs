@@ -380,7 +380,9 @@ pub fn headers(message: &BusMessage) -> BTreeMap<&'static str, String> {
         match message.to {
             // The stream would drop the same id of another owner. Admission deduplicates by owner.
             MessageAddress::In { .. } | MessageAddress::Reply(_) => None,
-            MessageAddress::Out { .. } | MessageAddress::Job { .. } => headers.insert("Nats-Msg-Id", id.clone()),
+            MessageAddress::Out { .. } | MessageAddress::Event { .. } | MessageAddress::Job { .. } => {
+                headers.insert("Nats-Msg-Id", id.clone())
+            }
         };
     }
     headers

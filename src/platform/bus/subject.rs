@@ -5,6 +5,7 @@
 //! | [`MessageAddress::In`] | `<prefix>.in.<tenant>.<user>.<agent>.<kind>` |
 //! | [`MessageAddress::In`] of a partition | `<prefix>.part.<n>.<tenant>.<user>.<agent>.<kind>` |
 //! | [`MessageAddress::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
+//! | [`MessageAddress::Event`] | `<prefix>.events.<tenant>.<user>.<agent>.<kind>` |
 //! | [`MessageAddress::Job`] | `<prefix>.jobs.<queue>` |
 //! | [`MessageAddress::Reply`] | as given |
 //! | [`Witness`](super::Witness) | `<prefix>.epoch` |
@@ -19,9 +20,12 @@
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 
+mod alarms;
+
+pub use alarms::{all_due, all_scheduled, future_alarm, parse_due, ringing_alarm};
+
 use super::{BusMessage, CompletedJob, InboundKind, LiveSubject, MessageAddress};
 use crate::domain::ids::{AgentId, JobId, Owner, OwnerPart, decode_token, encode_token};
-use crate::domain::timer::TimerId;
 use serde_json::Value;
 
 /// Why a subject is no inbound address.
@@ -46,6 +50,9 @@ pub fn for_address(prefix: &str, to: &MessageAddress) -> String {
         MessageAddress::In { owner, agent, kind } => inbound_subject(prefix, None, owner, agent, *kind),
         MessageAddress::Out { owner, agent, job } => {
             format!("{prefix}.out.{}.{}.{}", owner_tokens(owner), agent.token(), encode_token(job))
+        }
+        MessageAddress::Event { owner, agent, kind } => {
+            format!("{prefix}.events.{}.{}.{}", owner_tokens(owner), agent.token(), kind.as_str())
         }
         MessageAddress::Job { queue, .. } => format!("{prefix}.jobs.{}", queue.token()),
         MessageAddress::Reply(subject) => subject.clone(),
@@ -197,6 +204,11 @@ pub fn all_outbound(prefix: &str) -> String {
     format!("{prefix}.out.>")
 }
 
+/// Returns the pattern of all subjects of notifications.
+pub fn all_events(prefix: &str) -> String {
+    format!("{prefix}.events.>")
+}
+
 /// Returns the subject of the store's epoch.
 pub fn epoch(prefix: &str) -> String {
     format!("{prefix}.epoch")
@@ -224,34 +236,6 @@ pub fn parse_outbound(prefix: &str, subject: &str) -> Option<CompletedJob> {
     let part = |token: &str| OwnerPart::new(decode(token)?).ok();
     let owner = Owner::new(part(tenant)?, part(user)?);
     Some(CompletedJob { owner, agent: AgentId::new(decode(agent)?).ok()?, job: JobId::new(job).ok()? })
-}
-
-/// Returns the subject of a timer's future alarm.
-pub fn future_alarm(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
-    format!("{prefix}.sched.{}.{timer}", owner_tokens(owner))
-}
-
-/// Returns the subject of a timer's ringing alarm.
-pub fn ringing_alarm(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
-    format!("{prefix}.due.{}.{timer}", owner_tokens(owner))
-}
-
-/// Returns the pattern of all future alarms.
-pub fn all_scheduled(prefix: &str) -> String {
-    format!("{prefix}.sched.>")
-}
-
-/// Returns the pattern of all ringing alarms.
-pub fn all_due(prefix: &str) -> String {
-    format!("{prefix}.due.>")
-}
-
-/// Returns owner and timer of a subject made by [`ringing_alarm`].
-pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
-    let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".due.")?.split('.').collect();
-    let [tenant, user, timer] = tokens[..] else { return None };
-    let part = |token: &str| OwnerPart::new(decode(token)?).ok();
-    Some((Owner::new(part(tenant)?, part(user)?), TimerId::new(timer).ok()?))
 }
 
 /// Returns what follows `in` in an inbound subject, or the number of its partition.
@@ -356,6 +340,8 @@ pub fn owner_of(prefix: &str, subject: &str) -> Option<Owner> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::notification::NotificationKind;
+
     fn owner(text: &str) -> Owner {
         text.parse().unwrap()
     }
@@ -393,6 +379,17 @@ mod tests {
                 ),
                 "trellis.jobs.ocr%2E%2A",
             ),
+            (
+                for_address(
+                    "trellis",
+                    &MessageAddress::Event {
+                        owner: o.clone(),
+                        agent: agent.clone(),
+                        kind: NotificationKind::ApprovalAsked,
+                    },
+                ),
+                "trellis.events.acme.jo@x%2Eorg.a%2Eb%2A.approval-asked",
+            ),
             (for_address("trellis", &MessageAddress::Reply("_INBOX.x".to_owned())), "_INBOX.x"),
             (live_subject("trellis", &LiveSubject::Job(job.clone())), "trellis.live.0123456789abcdef0123456789abcdef"),
             (live_subject("trellis", &LiveSubject::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
@@ -403,6 +400,7 @@ mod tests {
             (inbound_patterns("p", None)[0].clone(), "p.in.*.*.*.task"),
             (inbound_patterns("p", Some(3))[0].clone(), "p.part.3.*.*.*.task"),
             (all_outbound("p"), "p.out.>"),
+            (all_events("p"), "p.events.>"),
             (all_jobs("p"), "p.jobs.>"),
         ] {
             assert_eq!(got, expected);
@@ -463,24 +461,6 @@ mod tests {
         assert_eq!(parse_outbound("p", &for_address("p", &to)), Some(CompletedJob { owner, agent, job }));
         for text in ["p.out.t.u.a.my-task", "p.out.t.u.a", "p.in.t.u.a.0123456789abcdef0123456789abcdef"] {
             assert_eq!(parse_outbound("p", text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn subjects_of_alarms_round_trip() {
-        for o in ["acme/jo", "a.b/c>d", "100%/x"] {
-            let (owner, timer) = (owner(o), TimerId::from_text(o));
-            assert_eq!(
-                parse_due("p", &ringing_alarm("p", &owner, &timer)),
-                Some((owner.clone(), timer.clone())),
-                "{o}"
-            );
-            assert_eq!(parse_due("p", &future_alarm("p", &owner, &timer)), None, "{o}");
-        }
-        let (owner, timer) = (owner("acme/jo@x.org"), TimerId::from_text("t"));
-        assert_eq!(future_alarm("p", &owner, &timer), format!("p.sched.acme.jo@x%2Eorg.{timer}"));
-        for text in ["p.due.a.b", "p.due.a.b.c", "p.due.a.b.c.d", "q.due.a.b.00000000000000000000000000000000"] {
-            assert_eq!(parse_due("p", text), None, "{text}");
         }
     }
 

@@ -3,6 +3,7 @@
 mod auth;
 mod kinds;
 mod mcp;
+mod notifications;
 mod proxy;
 mod quota;
 mod spend;
@@ -77,6 +78,7 @@ pub(super) fn config(mut layers: ConfigLayers) -> Result<Config, ConfigErrors> {
         models: models(l),
         resources: kinds::read(l),
         mcp: mcp::read(l),
+        notifications: notifications::read(l),
         spend: spend::read(l),
         quota: quota::read(l),
         catalog: catalog(l),

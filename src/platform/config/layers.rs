@@ -49,7 +49,13 @@ pub(super) const MCP_SERVERS: FreeTable = FreeTable {
     ],
     switches: &["allow_private"],
 };
-const FREE: [FreeTable; 3] = [ENDPOINTS, KINDS, MCP_SERVERS];
+/// Keys `notifications.webhooks.<name>.<leaf>`.
+pub(super) const WEBHOOKS: FreeTable = FreeTable {
+    prefix: "notifications.webhooks.",
+    texts: &["url", "kinds", "secret_env"],
+    switches: &["with_content", "allow_private"],
+};
+const FREE: [FreeTable; 4] = [ENDPOINTS, KINDS, MCP_SERVERS, WEBHOOKS];
 
 impl FreeTable {
     /// Returns an empty value of the type of a leaf's key; `None` for other keys.

@@ -17,9 +17,9 @@ pub use load::LoadedConfig;
 pub use mask::{mask_url, mask_value};
 pub use settings::{
     AuthConfig, AuthMode, BusConfig, BusUrl, CatalogConfig, Config, DidKeys, EndpointConfig, GrantsConfig,
-    HttpClientConfig, HttpConfig, LogConfig, LogFormat, McpConfig, ModelsConfig, ResourceKind, ResourcesConfig,
-    RetryConfig, SecretsConfig, SettingFileError, StoreConfig, StoreUrl, TlsFiles, VenueConfig, VenueMcpServer,
-    WorkerConfig,
+    HttpClientConfig, HttpConfig, LogConfig, LogFormat, McpConfig, ModelsConfig, NotificationsConfig, ResourceKind,
+    ResourcesConfig, RetryConfig, SecretsConfig, SettingFileError, StoreConfig, StoreUrl, TlsFiles, VenueConfig,
+    VenueMcpServer, WebhookConfig, WorkerConfig,
 };
 
 #[cfg(test)]

@@ -7,12 +7,14 @@ use crate::domain::cap::SpendSettings;
 use crate::domain::hosts::HostRule;
 use crate::domain::ids::did::DidKey;
 use crate::domain::mcp::server::McpServer;
+use crate::domain::notification::NotificationKind;
 use crate::domain::quota::QuotaSettings;
 use crate::domain::rate::RateLimit;
 use crate::domain::resource::remote::RemoteOperation;
 use crate::domain::retention::RetentionRules;
 use crate::domain::shard::Shards;
 use crate::domain::token::TokenSubject;
+use crate::domain::webhook::WebhookName;
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -45,6 +47,8 @@ pub struct Config {
     pub resources: ResourcesConfig,
     /// Settings under `mcp.*`.
     pub mcp: McpConfig,
+    /// Settings under `notifications.*`.
+    pub notifications: NotificationsConfig,
     /// Settings under `catalog.*`.
     pub catalog: CatalogConfig,
     /// Settings under `quota.*`.
@@ -364,6 +368,30 @@ pub struct VenueMcpServer {
     pub header: String,
     /// Text before the key in the header.
     pub prefix: String,
+    /// Whether its address may be one that isn't public.
+    pub allow_private: bool,
+}
+
+/// Notifications of all owners.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NotificationsConfig {
+    /// Webhooks in the order of their names.
+    pub webhooks: Vec<WebhookConfig>,
+}
+
+/// Settings under `notifications.webhooks.<name>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookConfig {
+    /// Name of the webhook.
+    pub name: WebhookName,
+    /// Address that notifications are posted to.
+    pub url: String,
+    /// Kinds that are sent; empty = all.
+    pub kinds: Vec<NotificationKind>,
+    /// Environment variable with the secret of its signatures.
+    pub secret_env: String,
+    /// Whether it is sent what approvals ask, with arguments.
+    pub with_content: bool,
     /// Whether its address may be one that isn't public.
     pub allow_private: bool,
 }

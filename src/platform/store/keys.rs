@@ -55,7 +55,11 @@
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are due | with the timer | as the timer |
 //! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
 //! | `j/<job>/m/<at>-<message>` | JSON of a message that a client of the Agent2Agent protocol sent, see `venue::a2a::messages` | the API, after the message was accepted | as the head |
-//! | `j/<job>/n/<config>` | JSON of a push notification, see `venue::a2a::push` | the API, the worker that delivers it | until it is deleted, and as the head |
+//! | `j/<job>/n/<config>` | JSON of a push notification, see `venue::a2a::push`; at the job of a delivery to a webhook what it sends, see `domain::webhook` | the API, the worker that delivers it | until it is deleted, and as the head |
+//! | `e.due/<due>-<notification>` | JSON of a notification that is not sent yet, see `domain::notification` | the write that it tells of | until it is sent |
+//! | `e.state` | JSON of the caps that were announced and of dropped notifications, see `domain::webhook` | workers, servers | for good |
+//! | `hook/<name>` | JSON of a webhook of the owner, see `domain::webhook` | webhook operations | until deleted |
+//! | `hook.at/<name>`, `hook.at/venue/<name>` | JSON of what became of the deliveries to a webhook of the owner, or of the venue | workers | as the webhook; of the venue's for good |
 //! | `j/<job>/c/<child>` | empty; jobs that the job has started | admit, checkpoint | as the head |
 //! | `g.end/<agent>` | `<since-ms> end` or `<since-ms> remove`: an agent that is being deleted | agent operations | until the deletion is complete |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
@@ -78,7 +82,6 @@
 
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{AgentId, AssetId, EventId, JobId, OwnerPart, SessionKey};
-use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use crate::store::DocKey;
@@ -88,8 +91,10 @@ pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 mod a2a;
 mod claims;
 mod history;
+mod job_status;
 mod marks;
 mod mcp;
+mod notifications;
 mod parts;
 mod reads;
 mod spend;
@@ -97,8 +102,12 @@ mod spend;
 pub use a2a::{job_message, job_messages, job_notification, job_notifications};
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
+pub use job_status::{decode_status, encode_paused, encode_status, status_before};
 pub use marks::*;
 pub use mcp::{MCP_PINS, agent_mcp_pins, mcp_pin};
+pub use notifications::{
+    NOTIFICATIONS_DUE, NOTIFICATIONS_STATE, WEBHOOKS, notification_due, venue_webhook_state, webhook, webhook_state,
+};
 pub use parts::{PART_SCANS, PARTS, part, part_name, part_scan, parts, period_of_part, period_of_scan};
 pub use reads::{READS, agent_reads, outside_copy, reads, session_reads};
 pub use spend::{
@@ -275,8 +284,8 @@ pub fn outbound_due(due: Millis, job: &JobId) -> String {
     format!("{OUTBOUND_DUE}{:016}-{job}", due.0)
 }
 
-/// Returns due time and job of a key under `prefix`; the inverse of [`outbound_due`], [`invoked_due`] and
-/// [`answer_due`].
+/// Returns due time and job of a key under `prefix`; the inverse of [`outbound_due`], [`invoked_due`],
+/// [`answer_due`] and [`notification_due`].
 pub fn job_of_due(prefix: &str, key: &str) -> Option<(Millis, JobId)> {
     let (due, job) = key.strip_prefix(prefix)?.split_once('-')?;
     Some((Millis(due.parse().ok()?), JobId::new(job).ok()?))
@@ -410,30 +419,10 @@ pub fn user_values(user: &OwnerPart) -> String {
     format!("{USER_VALUES}{}", user.token())
 }
 
-/// Encodes a status document.
-pub fn encode_status(status: JobStatus, updated: Millis) -> String {
-    format!("{} {}", status.as_str(), updated.0)
-}
-
-/// Encodes the status document of a paused job that resumes with the status `before`.
-pub fn encode_paused(before: JobStatus, updated: Millis) -> String {
-    format!("{} {}", encode_status(JobStatus::Paused, updated), before.as_str())
-}
-
-/// Decodes status and time of a status document.
-pub fn decode_status(bytes: &[u8]) -> Option<(JobStatus, Millis)> {
-    let mut parts = std::str::from_utf8(bytes).ok()?.splitn(3, ' ');
-    Some((JobStatus::parse(parts.next()?)?, Millis(parts.next()?.parse().ok()?)))
-}
-
-/// Returns the status with which the paused job of a status document resumes.
-pub fn status_before(bytes: &[u8]) -> Option<JobStatus> {
-    JobStatus::parse(std::str::from_utf8(bytes).ok()?.splitn(3, ' ').nth(2)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::job::JobStatus;
 
     #[test]
     fn stored_lines_are_pinned_and_round_trip() {

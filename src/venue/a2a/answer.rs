@@ -7,6 +7,7 @@ use crate::domain::approval::{Approval, ApprovalSubject, ApprovalVerdict, Questi
 use crate::domain::ids::JobId;
 use crate::domain::job::Job;
 use crate::venue::approvals;
+use crate::venue::notifications;
 use crate::venue::operation::OpError;
 use crate::view::a2a::A2aMessage;
 use serde_json::{Map, Value};
@@ -72,7 +73,9 @@ impl TaskReader<'_> {
 
     /// Gives an answer. The same answer again changes nothing.
     pub async fn give_answer(&self, answer: PreparedAnswer) -> Result<(), OpError> {
-        approvals::decide(self.venue, self.caller, &answer.approval, answer.verdict, None).await.map(drop)
+        approvals::decide(self.venue, self.caller, &answer.approval, answer.verdict, None).await?;
+        notifications::send_soon(self.venue, &self.caller.owner).await;
+        Ok(())
     }
 }
 

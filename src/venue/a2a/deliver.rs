@@ -11,7 +11,9 @@ use super::reader::TaskReader;
 use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner, sha256_hex};
 use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::limits::{POST_TIME, POST_TRIES};
 use crate::domain::visible::cut_error;
+use crate::domain::webhook::retry_pause;
 use crate::store::{DocWrite, StoreError, WriteOutcome, keys};
 use crate::venue::operation::{Caller, OpError};
 use crate::venue::operation_jobs::{LeasedOperation, RunCaller, RunOutcome, read_caller};
@@ -27,9 +29,6 @@ use std::time::Duration;
 /// Header with the version of the protocol.
 const VERSION_HEADER: HeaderName = HeaderName::from_static("a2a-version");
 
-/// Time for one post: the protocol recommends 10 to 30 s.
-const POST_TIME: Duration = Duration::from_secs(20);
-
 /// Time after which a step ends though there are more events: a slow server must not keep the slot of another delivery.
 const STEP_TIME: Duration = Duration::from_secs(30);
 
@@ -39,12 +38,6 @@ const LOOK_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 
 /// Part of the time since a task's last change that is waited before the next look.
 const LOOK_PART: u32 = 20;
-
-/// First and longest pause after a failed post; each is twice the one before.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-
-/// Failed posts in a row after which a notification is given up: about an hour.
-const TRIES: u32 = 20;
 
 /// Hexadecimal digits of an `Idempotency-Key`.
 const KEY_DIGITS: usize = 32;
@@ -84,12 +77,6 @@ fn failure(code: ErrorCode, text: String) -> RunOutcome {
 /// Returns the pause before the next look at a task that last changed so long ago.
 fn look_pause(unchanged: Duration) -> Duration {
     (unchanged / LOOK_PART).clamp(LOOK_PAUSES.0, LOOK_PAUSES.1)
-}
-
-/// Returns the pause after this many failed posts.
-fn retry_pause(failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    RETRY_PAUSES.0.saturating_mul(doubled).min(RETRY_PAUSES.1)
 }
 
 impl NotificationDelivery<'_> {
@@ -194,7 +181,7 @@ impl NotificationDelivery<'_> {
         if matches!(error, OpError::Denied(_) | OpError::Invalid(_)) {
             return Ok(failure(ErrorCode::CapDenied, error.to_string()));
         }
-        if failures >= TRIES {
+        if failures >= POST_TRIES {
             let text = format!("given up after {failures} posts in a row that failed: {error}");
             return Ok(failure(ErrorCode::LimitReached, text));
         }
@@ -220,12 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_and_have_an_end() {
-        for (failures, seconds) in [(1, 1), (2, 2), (5, 16), (9, 256), (10, 300), (64, 300)] {
-            assert_eq!(retry_pause(failures).as_secs(), seconds, "{failures}");
-        }
-        let all: Duration = (1..TRIES).map(retry_pause).sum();
-        assert!((3_000..4_500).contains(&all.as_secs()), "{all:?}");
+    fn old_tasks_are_looked_at_less_often() {
         for (unchanged, millis) in [(0, 1_000), (40, 2_000), (100_000, 10_000)] {
             assert_eq!(look_pause(Duration::from_secs(unchanged)).as_millis(), millis, "{unchanged}");
         }

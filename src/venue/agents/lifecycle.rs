@@ -10,6 +10,7 @@ use crate::domain::bounds::cut_reason;
 use crate::domain::ids::{AgentId, Owner};
 use crate::store::{Edit, StoreError};
 use crate::venue::Venue;
+use crate::venue::notices;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
@@ -58,7 +59,11 @@ async fn change(
         if is_larger {
             after.check_size().map_err(StoreError::Oversized)?;
         }
-        let edit = Edit::write(writes(&after, version), (after, true));
+        let mut wanted = writes(&after, version).to_vec();
+        if after.status == AgentStatus::Suspended && record.status != AgentStatus::Suspended {
+            wanted.push(notices::suspension_write(venue, owner, &after, version));
+        }
+        let edit = Edit::write(wanted, (after, true));
         // An owner at the quota can stop and resume an agent, but not enlarge it.
         Ok(if is_larger { edit.with_quota(venue.quota().await) } else { edit })
     };

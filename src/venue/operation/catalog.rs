@@ -17,6 +17,7 @@ use crate::domain::tools::{OperationDirectory, OperationInfo};
 use crate::venue::mcp_client::McpServers;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::send::HttpSender;
+use crate::venue::outbound::webhook::VenueWebhook;
 use crate::venue::resources::ResourceProviders;
 use jsonschema::Validator;
 use parking_lot::RwLock;
@@ -132,6 +133,8 @@ pub struct Catalog {
     pub(crate) hosts: HttpSender,
     /// Servers of the Model Context Protocol.
     pub(crate) mcp: McpServers,
+    /// Webhooks of the venue, which get the notifications of all owners.
+    pub(crate) webhooks: Vec<VenueWebhook>,
     compiled: Arc<CompiledOperations>,
     published: PublishedOperations<RegisteredOperation>,
     validators: Arc<RecentValidators>,
@@ -194,6 +197,12 @@ impl Catalog {
     #[must_use]
     pub fn with_mcp(self, mcp: McpServers) -> Self {
         Self { mcp, ..self }
+    }
+
+    /// Returns the catalogue with the venue's webhooks.
+    #[must_use]
+    pub fn with_webhooks(self, webhooks: Vec<VenueWebhook>) -> Self {
+        Self { webhooks, ..self }
     }
 
     /// Returns the names of the model providers that agents may use.

@@ -49,7 +49,7 @@ fn static_need(name: &str) -> StaticNeed {
         "secret/set" => StaticNeed::Named,
         "secret/extract" | "quota/set" | "resource/list" | "resource/purge" | "job/outcomes" | "job/settle"
         | "hitl/respond" | "scheduler/trigger" | "mcp/approve" | "mcp/refresh" => StaticNeed::People,
-        _ if ["policy/", "approval/", "venue/", "worker/"].iter().any(|group| name.starts_with(group)) => {
+        _ if ["policy/", "approval/", "venue/", "webhook/", "worker/"].iter().any(|group| name.starts_with(group)) => {
             StaticNeed::People
         }
         "agent/create" => agents(&["agent/create"]),

@@ -6,6 +6,7 @@ pub(crate) mod departure;
 pub mod proxy;
 pub mod endpoint;
 pub(crate) mod send;
+pub mod webhook;
 
 use crate::config::url::check;
 use crate::domain::authority::ResourcePath;

@@ -29,6 +29,7 @@ use crate::venue::approvals;
 use crate::venue::context::clear_scratch;
 use crate::venue::dead_letters;
 use crate::venue::jobs;
+use crate::venue::notices;
 use crate::venue::outbox::{self, Outgoing};
 use crate::venue::policy;
 use crate::venue::resources::scratchpad;
@@ -82,6 +83,7 @@ pub(crate) async fn commit(
                 worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
                 unknown_outcomes::count_outcomes(&worker.venue.metrics, &commit);
                 told.entries.extend_from_slice(next.wakes());
+                told.has_notifications = commit.writes.iter().any(notices::is_pending);
                 if let Some(ledger) = &decision.ledger {
                     worker.prompt_records.mark_stored(ledger);
                 }
@@ -224,7 +226,8 @@ async fn build_commit(
     }
     writes.extend(decision.today.as_ref().map(|today| waits::session_day(session, today)));
     writes.extend(decision.tally.as_ref().map(|(job, tally)| DocWrite::json(keys::job_spend(job), tally)));
-    writes.extend(decision.approvals.iter().flat_map(approvals::creation_writes));
+    let (venue, owner) = (&worker.venue, &leased.lease.owner);
+    writes.extend(decision.approvals.iter().flat_map(|asked| approvals::creation_writes(venue, owner, asked)));
     writes.extend(unknown_outcomes::outcome_listings(worker, leased, decision.results_record()).await?);
     writes.extend(agents::state_writes(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
@@ -317,7 +320,7 @@ pub(crate) async fn consume_settled(
             let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
             if let Some(Job { head, result: Some(result), updated, .. }) = found {
                 if result.error_code == Some(ErrorCode::Dead) {
-                    writes.push(dead_letters::letter_write(&DeadLetter {
+                    let letter = DeadLetter {
                         job: job.clone(),
                         session: leased.lease.session.clone(),
                         event: pending.event.clone(),
@@ -327,7 +330,9 @@ pub(crate) async fn consume_settled(
                         error: result.error.clone().unwrap_or_default(),
                         redriven: None,
                         kept: UnknownFields::default(),
-                    }));
+                    };
+                    writes.push(dead_letters::letter_write(&letter));
+                    writes.push(notices::dead_task_write(&worker.venue, &leased.lease.owner, &letter));
                 }
                 told.messages.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));
                 if result.status == JobStatus::Cancelled {
@@ -356,6 +361,7 @@ pub(crate) async fn consume_settled(
     };
     match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
         CommitOutcome::Done(next) => {
+            told.has_notifications = commit.writes.iter().any(notices::is_pending);
             leased.apply_commit(&state, &commit);
             let held = leased.take_over(next)?;
             worker.relay.enqueue(&leased.lease.owner, &leased.lease.session, told).await;

@@ -40,7 +40,7 @@ pub(crate) async fn outcome_listings(
             }),
             ..UnknownOutcome::new(id, call.operation.clone(), venue.now())
         };
-        writes.push(outcomes::listing_write(&outcome, version));
+        writes.extend(outcomes::listing_writes(venue, &lease.owner, &outcome, version));
     }
     Ok(writes)
 }

@@ -15,6 +15,7 @@ use crate::venue::approvals;
 use crate::venue::ingress::sender::SenderRefusal;
 use crate::venue::jobs;
 use crate::venue::jobs::pausing::{self, PauseOutcome};
+use crate::venue::notifications;
 use crate::venue::operation::OpError;
 use crate::worker::state::Worker;
 use serde::Deserialize;
@@ -115,7 +116,10 @@ pub(super) async fn decide(worker: &Worker, delivery: &Delivery) {
         Err(unknown) => return refuse_sender(worker, delivery, unknown).await,
     };
     match approvals::decide(&worker.venue, &caller, &approval, answer.into(), digest.as_deref()).await {
-        Ok(_) => delivery.settle.ack().await,
+        Ok(_) => {
+            delivery.settle.ack().await;
+            notifications::send_soon(&worker.venue, &caller.owner).await;
+        }
         Err(OpError::Store(StoreError::Over(over))) => {
             refuse(worker, delivery, refusal(ErrorCode::QuotaExceeded, over.to_string())).await;
         }

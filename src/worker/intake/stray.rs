@@ -91,9 +91,10 @@ async fn handle(worker: &Worker, unreadable: UndecodedMessage) {
         match worker.venue.bus.publish(&answer).await {
             Ok(()) => told.push(match answer.to {
                 MessageAddress::Reply(subject) => subject,
-                MessageAddress::Out { .. } | MessageAddress::In { .. } | MessageAddress::Job { .. } => {
-                    "completions".to_owned()
-                }
+                MessageAddress::Out { .. }
+                | MessageAddress::Event { .. }
+                | MessageAddress::In { .. }
+                | MessageAddress::Job { .. } => "completions".to_owned(),
             }),
             Err(error) => tracing::warn!(subject, %error, "the sender of an unreadable message isn't told"),
         }

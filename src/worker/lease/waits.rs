@@ -13,7 +13,7 @@ use crate::domain::turn::fallback::ModelCalls;
 use crate::domain::wait::WaitCause;
 use crate::process::retry::RetryPolicy;
 use crate::store::{Checkpoint, DocWrite, LeaseCheck, LeaseUse, keys};
-use crate::venue::agents;
+use crate::venue::{agents, notifications};
 use crate::worker::state::Worker;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -187,6 +187,7 @@ pub(crate) async fn suspend(
     let text = format!("{reason}; mend it, then `trellis agent resume {}`", agent.id);
     tracing::warn!(%owner, agent = %agent.id, reason, "agent suspended");
     agents::lifecycle::suspend_unusable(&worker.venue, owner, agent, &text).await?;
+    notifications::send_soon(&worker.venue, owner).await;
     let now = worker.venue.now();
     let then = LeaseUse::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
     leased.release(worker, now, then).await?;

@@ -9,11 +9,14 @@ use crate::domain::charge::Charge;
 use crate::domain::chat::ModelRequest;
 use crate::domain::rate::{self, RateWait};
 use crate::domain::spend::ModelUse;
+use crate::domain::time::Millis;
 use crate::domain::turn::fallback::NoReplyReason;
 use crate::domain::turn::{FinalTurn, ModelFailure, Observation, Turn, limit_code};
 use crate::domain::wait::WaitCause;
 use crate::model::meter::CallMeter;
 use crate::store::StoreError;
+use crate::venue::notices::{self, ReachedCap};
+use crate::venue::notifications;
 use crate::venue::rates::{self, BookedCall, BookingError, RateSettings};
 use crate::worker::lease::{LeasedSession, RunStop, keeper};
 use crate::worker::state::Worker;
@@ -222,20 +225,38 @@ async fn hold(
         HoldError::Spent { origin, reason } => {
             short(limit_code(origin), format!("the budget has no room for the next call: {reason}"))
         }
-        HoldError::Capped { reason, resets } => match resets.filter(|_| worker.venue.spend.waits_for_next_day()) {
-            // A cap may be raised before its period ends.
-            Some(resets) => ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait(
-                resets.min(now.plus(CAP_CHECK_PAUSE)),
-                reason,
-            ))),
-            None => short(limit_code(LimitOrigin::Cap), reason),
-        },
+        HoldError::Capped { reason, resets } => {
+            announce_cap(worker, turn, &reason, resets).await?;
+            match resets.filter(|_| worker.venue.spend.waits_for_next_day()) {
+                // A cap may be raised before its period ends.
+                Some(resets) => ModelCallResult::OverLimit(NoReplyReason::RetryLater(wait(
+                    resets.min(now.plus(CAP_CHECK_PAUSE)),
+                    reason,
+                ))),
+                None => short(limit_code(LimitOrigin::Cap), reason),
+            }
+        }
         HoldError::Held => {
             let of = if wallet.has_budget() { "of its budget or of a cap" } else { "of a cap" };
             ModelCallResult::AwaitsBudget(wait(now.plus(RESERVATION_PAUSE), format!("other turns hold the rest {of}")))
         }
     };
     Err(instead.into())
+}
+
+/// Tells people that a cap is reached, once for each of its periods.
+async fn announce_cap(
+    worker: &Worker,
+    turn: &Turn,
+    reason: &str,
+    resets: Option<Millis>,
+) -> Result<(), ReservationError> {
+    let (venue, turn_input) = (&worker.venue, turn.input());
+    let cap = ReachedCap { session: &turn_input.session, job: turn_input.plan.job(), reason, resets };
+    if notices::announce_cap(venue, &turn_input.owner, cap).await? {
+        notifications::send_soon(venue, &turn_input.owner).await;
+    }
+    Ok(())
 }
 
 /// Calls the model, until the deadline of the task.

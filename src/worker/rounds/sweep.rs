@@ -9,6 +9,7 @@ use crate::venue::agents::deletion;
 use crate::venue::approvals;
 use crate::venue::external;
 use crate::venue::ingress::timers;
+use crate::venue::notifications;
 use crate::venue::open_calls;
 use crate::worker::intake::due_sessions::{self, REPEAT_DELAY};
 use crate::worker::operations;
@@ -215,6 +216,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<RemainingWor
     }
     more |= is_due(keys::OUTBOUND_DUE) && external::check_due(venue, owner).await?;
     more |= is_due(keys::ANSWERS_DUE) && approvals::deliver_answers(venue, owner).await?;
+    more |= is_due(keys::NOTIFICATIONS_DUE) && Box::pin(notifications::send_due(venue, owner)).await?;
     if is_due(keys::INVOKED_DUE) {
         operations::sweep(worker, owner).await?;
     }

@@ -23,6 +23,8 @@ pub(crate) struct CommitMessages {
     pub(crate) messages: Vec<Outgoing>,
     /// Other entries that the commit wrote to the outbox.
     pub(crate) entries: Vec<OutboxEntry>,
+    /// Whether the commit has decided notifications.
+    pub(crate) has_notifications: bool,
 }
 
 /// Sending end of the queue of commits whose messages are to be published.
@@ -56,7 +58,7 @@ impl Relay {
 
     /// Queues the messages of a commit for publication.
     pub(crate) async fn enqueue(&self, owner: &Owner, session: &SessionKey, told: CommitMessages) {
-        if told.messages.is_empty() && told.entries.is_empty() {
+        if told.messages.is_empty() && told.entries.is_empty() && !told.has_notifications {
             return;
         }
         let outbound = CommitOutbound { owner: owner.clone(), session: session.clone(), told };

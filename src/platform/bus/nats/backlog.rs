@@ -3,6 +3,7 @@
 use super::super::{Backlog, BusError, QueueWatch, WaitingMessage, subject};
 use super::{NatsBus, streams};
 use crate::domain::ids::Owner;
+use crate::domain::message::MessageAddress;
 use crate::store::BackendSetting;
 use async_trait::async_trait;
 use futures::TryStreamExt;
@@ -31,6 +32,11 @@ impl QueueWatch for NatsBus {
             backlog.oldest = None;
         }
         Ok(backlog)
+    }
+
+    fn address_subject(&self, to: &MessageAddress) -> Option<String> {
+        // Others publish to the first stream's subjects; the server spreads them over partitions.
+        Some(subject::for_address(self.prefix(), to))
     }
 
     async fn waiting_messages(&self, owner: &Owner, limit: usize) -> Result<Vec<WaitingMessage>, BusError> {

@@ -5,7 +5,7 @@ use super::inbound::partition_streams;
 use super::options::NatsOptions;
 use super::ownership;
 use super::streams::{
-    CONSUMER, TIMER_CONSUMER, epoch_name, inbound_name, jobs_name, journal_name, live_name, outbound_name,
+    CONSUMER, TIMER_CONSUMER, epoch_name, events_name, inbound_name, jobs_name, journal_name, live_name, outbound_name,
     protection_name, timers_name,
 };
 use crate::domain::limits::OUTBOUND_DEADLINE_MAX;
@@ -36,6 +36,12 @@ const LIVE_AGE: Duration = Duration::from_mins(10);
 /// Bytes of live text that are kept, in memory.
 const LIVE_BYTES: i64 = 64 * 1024 * 1024;
 
+/// Notifications of one agent and kind that are kept.
+const EVENTS_PER_SUBJECT: i64 = 200;
+
+/// Most bytes of notifications.
+const EVENTS_BYTES: u64 = 256 << 20;
+
 /// Time for which the journal keeps a change: longer than a store's disk or replicas lag behind its answers.
 const JOURNAL_AGE: Duration = Duration::from_hours(1);
 
@@ -48,7 +54,7 @@ pub(super) fn all_streams(options: &NatsOptions) -> Vec<(Config, Option<pull::Co
     let inbound = std::iter::once(None).chain(spread);
     let mut all: Vec<_> = inbound.map(|part| (inbound_of(options, part), Some(consumer(options)))).collect();
     all.push((timers(options), Some(timer_consumer(options))));
-    all.extend([outbound, jobs, live, epoch, protection, journal].map(|config| (config(options), None)));
+    all.extend([outbound, events, jobs, live, epoch, protection, journal].map(|config| (config(options), None)));
     all
 }
 
@@ -77,6 +83,18 @@ pub(super) fn outbound(options: &NatsOptions) -> Config {
         duplicate_window: OUT_DUPLICATES.min(options.out_max_age),
         allow_atomic_publish: true,
         ..common(options)
+    }
+}
+
+/// Returns the stream of notifications, apart from that of completions: neither takes room from the other. They are
+/// kept as long as those; of one agent and kind only the newest, so that it doesn't push out those of others.
+pub(super) fn events(options: &NatsOptions) -> Config {
+    Config {
+        name: events_name(&options.prefix),
+        subjects: vec![subject::all_events(&options.prefix)],
+        max_messages_per_subject: EVENTS_PER_SUBJECT,
+        max_bytes: i64::try_from(options.max_bytes.min(EVENTS_BYTES)).unwrap_or(i64::MAX),
+        ..outbound(options)
     }
 }
 

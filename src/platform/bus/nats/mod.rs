@@ -277,7 +277,9 @@ impl Bus for NatsBus {
         let body = body.map_err(|error| self.refused_error(error.to_string()))?.into();
         let subject = self.subject(&message.to);
         match message.to {
-            MessageAddress::In { .. } => self.publish_stored(subject, headers, body, false).await,
+            MessageAddress::In { .. } | MessageAddress::Event { .. } => {
+                self.publish_stored(subject, headers, body, false).await
+            }
             MessageAddress::Out { .. } => self.publish_out(OutMessage { subject, headers, body }).await,
             MessageAddress::Job { .. } => self.publish_stored(subject, headers, body, true).await,
             MessageAddress::Reply(_) => {

@@ -1,7 +1,7 @@
 //! The streams and consumers, created or checked at the start.
 
 use super::differences::{self, Consequence, Difference};
-use super::expected::{self, epoch, inbound_of, jobs, journal, live, outbound, protection, timers};
+use super::expected::{self, epoch, events, inbound_of, jobs, journal, live, outbound, protection, timers};
 use super::inbound::{InboundStream, partition_streams};
 use super::options::NatsOptions;
 use super::{BusOpenError, ownership};
@@ -38,6 +38,11 @@ pub(super) fn outbound_name(prefix: &str) -> String {
     format!("{}_OUT", prefix.to_uppercase())
 }
 
+/// Returns the name of the stream of notifications.
+pub(super) fn events_name(prefix: &str) -> String {
+    format!("{}_EVENTS", prefix.to_uppercase())
+}
+
 /// Name of the consumer of due timers that all workers share.
 pub(super) const TIMER_CONSUMER: &str = "timers";
 
@@ -57,9 +62,10 @@ pub(super) fn live_name(prefix: &str) -> String {
 }
 
 /// Returns the names of all streams but the inbound ones, with the consumer that workers share.
-pub(super) fn other_streams(prefix: &str) -> [(String, Option<&'static str>); 7] {
+pub(super) fn other_streams(prefix: &str) -> [(String, Option<&'static str>); 8] {
     [
         (outbound_name(prefix), None),
+        (events_name(prefix), None),
         (live_name(prefix), None),
         (timers_name(prefix), Some(TIMER_CONSUMER)),
         (jobs_name(prefix), None),
@@ -77,6 +83,7 @@ pub(super) async fn ensure(
 ) -> Result<Vec<InboundStream>, BusOpenError> {
     check_owner(context, bus, options).await?;
     ensure_stream(context, bus, options, outbound(options)).await?;
+    ensure_stream(context, bus, options, events(options)).await?;
     ensure_stream(context, bus, options, live(options)).await?;
     ensure_timers(context, bus, options).await?;
     ensure_stream(context, bus, options, jobs(options)).await?;

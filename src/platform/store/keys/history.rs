@@ -1,7 +1,8 @@
 //! Keys of documents about the store itself (history, format, workers), and which documents users would miss.
 
 use super::{
-    DELETIONS, ERASURES, GARBAGE, MARKER, PART_SCANS, POLICY, QUOTA, SECRETS, SESSION_DAYS, SWEPT_BY_TIME, is_spending,
+    DELETIONS, ERASURES, GARBAGE, MARKER, NOTIFICATIONS_STATE, PART_SCANS, POLICY, QUOTA, SECRETS, SESSION_DAYS,
+    SWEPT_BY_TIME, is_spending,
 };
 use crate::domain::ids::{Owner, OwnerPart, encode_token};
 use crate::domain::time::Millis;
@@ -75,7 +76,7 @@ pub fn worker(name: &str) -> String {
 }
 
 /// Keys and prefixes of the processes' own bookkeeping: its documents are written again, or no user misses them.
-const BOOKKEEPING: [&str; 13] = [
+const BOOKKEEPING: [&str; 15] = [
     FORMAT,
     EPOCH,
     "epoch.",
@@ -89,6 +90,8 @@ const BOOKKEEPING: [&str; 13] = [
     "stray/",
     "l/",
     "m.of/",
+    NOTIFICATIONS_STATE,
+    "hook.at/",
 ];
 
 /// Whether a user would miss the document, written outside turns, if it were lost: all but the bookkeeping of
@@ -129,8 +132,20 @@ mod tests {
     #[test]
     fn user_documents_are_recognised_at_any_depth() {
         for key in [
-            "w/a", "w.e/a/b", "o/x", "m/0f", "h/0f", "u/0f", "i/0f", "a/0f", "q/0f", "policy", "g/echo", "new/x",
+            "w/a",
+            "w.e/a/b",
+            "o/x",
+            "m/0f",
+            "h/0f",
+            "u/0f",
+            "i/0f",
+            "a/0f",
+            "q/0f",
+            "policy",
+            "g/echo",
+            "new/x",
             "j/0f/n/w",
+            "hook/phone",
         ] {
             assert!(is_user_document(key), "{key}");
         }
@@ -145,6 +160,9 @@ mod tests {
             "j/0f/w",
             "g/echo/spend/main",
             "x/w",
+            "e.due/1-0f",
+            "e.state",
+            "hook.at/venue/ops",
         ] {
             assert!(!is_user_document(key), "{key}");
         }

@@ -1,6 +1,6 @@
 //! Marks of work that the sweep has to finish.
 
-use super::{INVOKED_DUE, OUTBOUND_DUE, TIMERS_DUE};
+use super::{INVOKED_DUE, NOTIFICATIONS_DUE, OUTBOUND_DUE, TIMERS_DUE};
 use crate::domain::ids::{AgentId, JobId, decode_token};
 use crate::domain::time::Millis;
 
@@ -40,10 +40,12 @@ pub fn approval_of_open(key: &str) -> Option<JobId> {
 pub const OPEN_APPROVALS_COMPLETE: &str = "h.listed";
 
 /// Prefixes of a sweep's work beside sessions and outboxes; keys with a due time sort by it.
-pub const SWEPT: [&str; 7] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERS_DUE, OPEN_CALLS, DELETIONS, GARBAGE];
+pub const SWEPT: [&str; 8] =
+    [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERS_DUE, NOTIFICATIONS_DUE, OPEN_CALLS, DELETIONS, GARBAGE];
 
 /// The prefixes of [`SWEPT`] whose keys continue with a due time. Names under the others may look like one.
-pub const SWEPT_BY_TIME: [&str; 5] = [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERS_DUE, OPEN_CALLS];
+pub const SWEPT_BY_TIME: [&str; 6] =
+    [TIMERS_DUE, OUTBOUND_DUE, INVOKED_DUE, ANSWERS_DUE, NOTIFICATIONS_DUE, OPEN_CALLS];
 
 /// Returns when a sweep must read the document with this key, 0 = at once; `None`: never. A damaged key counts as due,
 /// and its reader reports it.

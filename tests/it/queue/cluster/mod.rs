@@ -70,8 +70,8 @@ async fn concurrent_starts_make_streams_with_three_replicas() {
     assert!(shown[0].value.starts_with("3 of each stream, in cluster `trellis`, by `n"), "{shown:?}");
     let names: BTreeSet<_> = shown[1..].iter().filter_map(|one| one.name.strip_prefix("nats replicas of ")).collect();
     let p = options.prefix.to_uppercase();
-    let expected =
-        ["", "_OUT", "_LIVE", "_TIMERS", "_JOBS", "_EPOCH", "_PROTECTION", "_JOURNAL"].map(|end| format!("{p}{end}"));
+    let expected = ["", "_OUT", "_EVENTS", "_LIVE", "_TIMERS", "_JOBS", "_EPOCH", "_PROTECTION", "_JOURNAL"]
+        .map(|end| format!("{p}{end}"));
     let consumers = [format!("{p}, consumer `workers`"), format!("{p}_TIMERS, consumer `timers`")];
     assert_eq!(names, expected.iter().chain(&consumers).map(String::as_str).collect());
     for stream in &expected {

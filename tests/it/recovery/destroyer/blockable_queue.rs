@@ -55,9 +55,10 @@ impl Bus for LoadingQueue {
         }
         match message.to {
             MessageAddress::Job { .. } => Ok(()),
-            MessageAddress::In { .. } | MessageAddress::Out { .. } | MessageAddress::Reply(_) => {
-                self.inner.publish(message).await
-            }
+            MessageAddress::In { .. }
+            | MessageAddress::Out { .. }
+            | MessageAddress::Event { .. }
+            | MessageAddress::Reply(_) => self.inner.publish(message).await,
         }
     }
 

@@ -115,7 +115,9 @@ impl Queue {
     pub fn publish(&self, message: &BusMessage) {
         let now = self.clock.steady();
         let mut kept = self.kept.lock().unwrap();
-        if let (Some(id), MessageAddress::Out { .. } | MessageAddress::Job { .. }) = (&message.id, &message.to) {
+        if let (Some(id), MessageAddress::Out { .. } | MessageAddress::Event { .. } | MessageAddress::Job { .. }) =
+            (&message.id, &message.to)
+        {
             if kept.seen.get(id).is_some_and(|at| now < *at + DUPLICATES) {
                 self.world.note(format_args!("  again {id}"));
                 return;
@@ -146,6 +148,7 @@ impl Queue {
                 kept.out.push(message.clone());
                 let _ = self.told.send(message.clone());
             }
+            MessageAddress::Event { .. } => {}
             MessageAddress::Job { owner, agent, .. } => {
                 kept.jobs.push(Job { owner: owner.clone(), agent: agent.clone(), body: message.body.clone() });
             }

@@ -65,7 +65,8 @@ impl Scene {
         );
         std::fs::write(fleet.path().join("fleet.toml"), config + &more).unwrap();
         std::fs::write(fleet.path().join("rows.rules"), RULES.replace("SITE", &site.to_string())).unwrap();
-        let (client, ids) = (reqwest::Client::new(), CallNames::default());
+        let (client, mut ids) = (reqwest::Client::new(), CallNames::default());
+        ids.0.insert("site".to_owned(), site.to_string());
         let mut scene = Self { fleet, processes: None, url: String::new(), client, ids };
         scene.start_processes();
         scene

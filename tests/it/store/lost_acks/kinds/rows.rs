@@ -25,7 +25,7 @@ const fn row(
 }
 
 /// What is there before the seconds that are lost, in order: a name and a call.
-pub const PREPARED: [(&str, &str); 54] = [
+pub const PREPARED: [(&str, &str); 56] = [
     ("echo", r#"PUT /agents/echo {"model": {"provider": "scripted", "name": "echo"}}"#),
     ("idle", r#"PUT /agents/idle {"model": {"provider": "scripted", "name": "echo"}}"#),
     ("deaf", r#"PUT /agents/deaf {"model": {"provider": "scripted", "name": "echo"}}"#),
@@ -90,6 +90,11 @@ pub const PREPARED: [(&str, &str); 54] = [
     ("ordered", r#"POST /agents/clerk/tasks {"input": "ordered", "sessionId": "ordered"}"#),
     ("posted", r#"POST /agents/poster/tasks?wait=20000 {"input": "posted", "sessionId": "posted"}"#),
     ("", r#"PUT /secrets/OLD_KEY {"value": "0123456789", "hosts": ["a.example"]}"#),
+    ("", r#"PUT /secrets/HOOK {"value": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}"#),
+    (
+        "",
+        r#"PUT /webhooks/old {"url": "http://127.0.0.1:$site/", "kinds": ["cap-reached"], "secret": {"$secret": "s/HOOK"}}"#,
+    ),
     ("timer", r#"agent/trigger {"agentId": "echo", "input": "x", "after": "50m", "name": "old-timer"}"#),
     ("revoked", r#"policy/revoke {"path": "w/once"}"#),
     ("", r#"lattice/write {"path": "w/map", "value": {"a": {"b": 1}}}"#),
@@ -369,6 +374,14 @@ pub const ROWS: &[Row] = &[
     ),
     row("delete secret", "DELETE /secrets/OLD_KEY", "GET /secrets", "!OLD_KEY", "`s/OLD_KEY` was deleted"),
     row(
+        "webhook",
+        r#"PUT /webhooks/phone {"url": "http://127.0.0.1:$site/", "kinds": ["cap-reached"], "secret": {"$secret": "s/HOOK"}}"#,
+        "GET /webhooks",
+        "phone",
+        "`hook/phone` was written",
+    ),
+    row("delete webhook", "DELETE /webhooks/old", "GET /webhooks", r#"!"old""#, "`hook/old` was deleted"),
+    row(
         "purge",
         r#"resource/purge {"namespace": "app/user/u1", "recursive": true}"#,
         r#"resource/list {"namespace": "app/user"}"#,
@@ -399,7 +412,7 @@ pub const ROWS: &[Row] = &[
 ];
 
 /// Operations that change something and have a row under another name.
-pub const ELSEWHERE: [(&str, &str); 19] = [
+pub const ELSEWHERE: [(&str, &str); 21] = [
     ("v/ops/agent/delete", "remove"),
     ("v/ops/agent/resume", "resume agent"),
     ("v/ops/agent/suspend", "suspend"),
@@ -419,10 +432,12 @@ pub const ELSEWHERE: [(&str, &str); 19] = [
     ("v/ops/secret/delete", "delete secret"),
     ("v/ops/secret/set", "secret"),
     ("v/ops/timer/cancel", "cancel timer"),
+    ("v/ops/webhook/delete", "delete webhook"),
+    ("v/ops/webhook/set", "webhook"),
 ];
 
 /// Operations that have none, for this reason.
-pub const WITHOUT: [(&str, &str); 8] = [
+pub const WITHOUT: [(&str, &str); 9] = [
     ("v/ops/agent/reload-context", "it only has the next turn read again"),
     ("v/ops/mcp/approve", "an approval that is lost is asked for again: until then the change is refused"),
     ("v/ops/mcp/refresh", "what a server offers is asked for again"),
@@ -430,5 +445,6 @@ pub const WITHOUT: [(&str, &str); 8] = [
     ("v/ops/secret/extract", "always refused"),
     ("v/ops/venue/audit", "a repair that is lost is made again; a settlement that is lost shows as a problem"),
     ("v/ops/venue/backup", "it changes nothing here"),
+    ("v/ops/webhook/try", "it posts to another server, and changes nothing here but a count"),
     ("v/ops/worker/drain", "workers say anew that they live, and are asked again"),
 ];
