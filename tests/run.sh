@@ -37,6 +37,8 @@ OPENAPI_FETCH=0.17.0
 TYPESCRIPT=5.9.3
 REDOCLY=2.77.0
 SPECTRAL=6.16.3
+# GitHub's description of its API, a large document of other people to import tools from (MIT licence).
+OCTOKIT_OPENAPI=23.0.2
 # The Model Context Protocol: its conformance suite, which needs Node.js 22 or newer, its Python SDK, and servers.
 MCP_CONFORMANCE=0.2.0-alpha.12
 MCP=2.3.0
@@ -116,12 +118,14 @@ assert version('schemathesis') == '$SCHEMATHESIS'" 2>/dev/null; then
         "openapi-python-client==$OPENAPI_PYTHON_CLIENT" "schemathesis==$SCHEMATHESIS"
 fi
 packages="openapi-typescript@$OPENAPI_TYPESCRIPT openapi-fetch@$OPENAPI_FETCH typescript@$TYPESCRIPT
-@redocly/cli@$REDOCLY @stoplight/spectral-cli@$SPECTRAL"
+@redocly/cli@$REDOCLY @stoplight/spectral-cli@$SPECTRAL @octokit/openapi@$OCTOKIT_OPENAPI"
 if [ "$(cat .tools/node-api/packages 2>/dev/null)" != "$packages" ]; then
     if command -v npm >/dev/null; then
         say "installing linters and generators for the API's description into .tools/node-api"
         # shellcheck disable=SC2086 # Each word is a package.
         npm install --silent --no-audit --no-fund --no-save --prefix .tools/node-api $packages
+        # One of its many documents is used; all of them take 385 MB.
+        find .tools/node-api/node_modules/@octokit/openapi/generated -type f ! -name api.github.com.json -delete
         printf '%s' "$packages" > .tools/node-api/packages
     else
         say "no npm: tests of the API's description fail; install Node.js 20 or newer"

@@ -117,6 +117,10 @@ fn list(out: CommandOutput, servers: &McpServersView) -> String {
 
 fn describe(out: CommandOutput, detail: &McpServerDetailView) -> String {
     let mut text = format!("{}  {}", escape_data(&detail.server.name), escape_data(&detail.server.url));
+    if let Some(by) = &detail.server.approved_by {
+        text.push_str("\napproved by: ");
+        text.push_str(&cell(by));
+    }
     if let Some(reason) = &detail.server.failure {
         text.push_str("\ncan't be asked: ");
         text.push_str(&cell(reason));

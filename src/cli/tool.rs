@@ -47,7 +47,7 @@ pub(crate) enum ToolCommand {
     /// Call a tool once, and show its result
     ///
     /// The name is that of an operation (`shop:get_order`), of a record (`o/get_order`), or of a tool that an agent
-    /// declares. The call really is made: one with an effect has it.
+    /// declares, also one of its MCP servers (`mcp:wiki:search`). The call really is made: one with an effect has it.
     #[command(after_help = "Example:\n  trellis tool try get_order '{\"order_id\": \"A-7\"}' --agent clerk")]
     Try {
         /// Name of the tool

@@ -12,7 +12,7 @@ pub mod unknown_names;
 mod resource;
 
 use self::binding::binding_names;
-use self::guard::{GuardRule, Guards};
+use self::guard::{GuardRule, Guards, RUNNERS};
 pub use self::harness::TurnEnds;
 pub(crate) use self::name::naming_errors;
 use self::name::{missing_reason, name_error};
@@ -25,7 +25,7 @@ use crate::agent::tool::{DEFAULT_TOOLS, EntryTarget, NamedTool, ToolEntry, covia
 use crate::call::ToolTarget;
 use crate::chat::{OutputFormat, ToolSpec};
 use crate::ids::sha256_hex;
-use crate::lattice::catalog::{RUN, catalog_path};
+use crate::lattice::catalog::catalog_path;
 use crate::scope::{Scopes, ToolContext};
 use crate::values::entities;
 use crate::values::inject::Injection;
@@ -245,8 +245,11 @@ impl ToolTableBuilder<'_> {
     /// Returns the rules for all operations, if the model can call them by their path or find them.
     fn guards(&self, catalog: &(impl OperationDirectory + ?Sized)) -> Guards {
         let mut guards = Guards::default();
-        let reaching = [ToolTarget::Operation(RUN.to_owned()), ToolTarget::MoreTools];
-        if !self.config.has_turn_tools() || !self.offered.iter().any(|offered| reaching.contains(&offered.target)) {
+        let reaches = |offered: &OfferedTool| match &offered.target {
+            ToolTarget::Operation(path) => RUNNERS.contains(&path.as_str()),
+            target => *target == ToolTarget::MoreTools,
+        };
+        if !self.config.has_turn_tools() || !self.offered.iter().any(reaches) {
             return guards;
         }
         for found in catalog.list_operations() {

@@ -15,6 +15,7 @@ use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
+use crate::domain::mcp::name::split_path;
 use crate::domain::priority::Priority;
 use crate::ops::agent::task::is_of_task;
 use crate::venue::ingress;
@@ -62,11 +63,16 @@ async fn add_declared(api: &Api, who: &mut RequestCaller, operation: &str, input
 }
 
 /// Adds the tools that an agent declares to what a request may name, if its caller may read the agent.
-async fn add_tools_of_agent(api: &Api, who: &mut RequestCaller, id: &AgentId) -> Result<(), OpError> {
+async fn add_tools_of_agent(api: &Api, who: &mut RequestCaller, id: &AgentId, asked: &Run) -> Result<(), OpError> {
     let permitted = who.caller.authority.permits("crud/read", ResourcePath::agent(id));
     permitted.map_err(|denied| OpError::Denied(denied.model_text("run")))?;
     let found = agents::get(&api.venue, who.owner(), id).await?;
     let (agent, _) = found.ok_or_else(|| OpError::NotFound(format!("no agent `{id}`")))?;
+    if split_path(&innermost_operation(&catalog_path(&asked.operation), &asked.input)).is_some() {
+        // As in a turn of the agent, the first use of its servers waits for them.
+        Box::pin(mcp::prepare_turn(&api.venue, who.owner(), &agent, &[])).await?;
+        who.catalog = api.venue.catalog_of_agent(who.owner(), id);
+    }
     let view = who.catalog.clone();
     who.catalog = declared::view_for_agent(&api.venue, who.owner(), view, &agent.config).await?;
     Ok(())
@@ -147,7 +153,7 @@ pub(super) async fn run(
     let mut order: Run = order(&body)?;
     add_server_tools(&api, &mut who, &order.operation, &order.input).await?;
     if let Some(agent) = &order.agent {
-        add_tools_of_agent(&api, &mut who, agent).await?;
+        add_tools_of_agent(&api, &mut who, agent, &order).await?;
     }
     add_declared(&api, &mut who, &order.operation, &order.input).await?;
     resolve_pins(&api, &who, &mut order.operation, &mut order.input).await?;

@@ -28,9 +28,22 @@ pub(super) async fn operate(api: &Api, who: &RequestCaller, path: &str, input: V
     match (begun, &ran) {
         (Some(begun), Err(OpError::OutcomeUnknown(_))) => begun.end_unknown().await,
         (Some(begun), _) => begun.end().await,
+        // A call that may be repeated under its key is not recorded before, and may end so, too.
+        (None, Err(OpError::OutcomeUnknown(_))) => list_unknown(api, who, path).await,
         (None, _) => {}
     }
     ran
+}
+
+/// Lists a call whose end is unknown and whose begin is not recorded. The caller gets the end of the call in any case.
+async fn list_unknown(api: &Api, who: &RequestCaller, path: &str) {
+    match RequestCall::begin(&api.venue, &who.caller, path, None).await {
+        Ok(begun) => begun.end_unknown().await,
+        Err(error) => {
+            let owner = who.owner();
+            tracing::warn!(%owner, operation = path, %error, "a call of unknown outcome is not listed");
+        }
+    }
 }
 
 /// Runs an operation whose end the caller records.

@@ -32,6 +32,12 @@ fn server_place(server: &ServerName) -> ResourcePath {
     ResourcePath::at_keys(Namespace::Venue, ["ops", GROUP, server.as_str()])
 }
 
+/// Returns what a caller needs at a place of the catalogue. The servers of an agent are a part of its configuration.
+fn needs_at(ability: &'static str, place: ResourcePath, agent: Option<&AgentId>) -> Vec<Need> {
+    let of_agent = agent.map(|agent| Need::new("crud/read", ResourcePath::agent(agent)));
+    std::iter::once(Need::new(ability, place)).chain(of_agent).collect()
+}
+
 /// List the servers of the Model Context Protocol that the venue names, and with `agent` those that the agent declares.
 #[derive(Deserialize, JsonSchema)]
 struct ListServers {
@@ -44,7 +50,7 @@ impl Operation for ListServers {
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::at_keys(Namespace::Venue, ["ops", GROUP]))
+        Ok(needs_at("crud/read", ResourcePath::at_keys(Namespace::Venue, ["ops", GROUP]), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
@@ -66,7 +72,7 @@ impl Operation for ShowServer {
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", server_place(&self.server))
+        Ok(needs_at("crud/read", server_place(&self.server), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
@@ -89,7 +95,7 @@ impl Operation for ListTools {
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", server_place(&self.server))
+        Ok(needs_at("crud/read", server_place(&self.server), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
@@ -138,7 +144,7 @@ impl Operation for RefreshServer {
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", server_place(&self.server))
+        Ok(needs_at("crud/read", server_place(&self.server), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
@@ -164,7 +170,7 @@ impl Operation for ApproveChange {
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("mcp/approve", server_place(&self.server))
+        Ok(needs_at("mcp/approve", server_place(&self.server), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {

@@ -22,6 +22,7 @@ use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
 use crate::venue::jobs::{self, ListPage};
+use crate::venue::mcp;
 use crate::venue::notices;
 use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
@@ -396,10 +397,14 @@ async fn check(
     ) = (&approval.subject, verdict)
     {
         let agent = &approval.session.agent;
-        let view = venue.catalog_of_agent(&caller.owner, agent);
         let catalog = match agents::get(venue, &caller.owner, agent).await? {
-            Some((agent, _)) => declared::view_for_agent(venue, &caller.owner, view, &agent.config).await?,
-            None => view,
+            Some((record, _)) => {
+                // This process may not have published the tools of the agent's servers.
+                Box::pin(mcp::prepare_preview(venue, &caller.owner, &record, std::slice::from_ref(operation))).await?;
+                let view = venue.catalog_of_agent(&caller.owner, agent);
+                declared::view_for_agent(venue, &caller.owner, view, &record.config).await?
+            }
+            None => venue.catalog_of_agent(&caller.owner, agent),
         };
         let found = catalog.resolve(operation);
         if found.is_none() && operation.starts_with(OPERATIONS) {

@@ -53,6 +53,25 @@ pub enum OpError {
     Store(#[from] StoreError),
 }
 
+impl OpError {
+    /// Returns the error with its text changed. Errors of the store and of leases have no text from outside.
+    pub(crate) fn map_text(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            error @ Self::Arguments { .. } => Self::Invalid(change(error.to_string())),
+            Self::Invalid(text) => Self::Invalid(change(text)),
+            Self::Denied(text) => Self::Denied(change(text)),
+            Self::NotFound(text) => Self::NotFound(change(text)),
+            Self::Conflict(text) => Self::Conflict(change(text)),
+            Self::Limit(text) => Self::Limit(change(text)),
+            Self::Failed(text) => Self::Failed(change(text)),
+            Self::Upstream(text) => Self::Upstream(change(text)),
+            Self::Timeout(text) => Self::Timeout(change(text)),
+            Self::OutcomeUnknown(text) => Self::OutcomeUnknown(change(text)),
+            error @ (Self::Fenced | Self::Store(_)) => error,
+        }
+    }
+}
+
 fn list_misfits(wrong: &[DataError]) -> String {
     let one = |DataError { pointer, fact, .. }: &DataError| match pointer.as_str() {
         "" => fact.to_string(),

@@ -8,9 +8,11 @@ mod runner;
 
 pub use runner::{RunCaller, RunOutcome, operate, read_caller, result_of, run};
 
+use crate::domain::call::innermost_operation;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::invocation::{self as rules, InvokedOperation, InvokedStep};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::limits::{END_BYTES, INVOKED_GRACE, INVOKED_OPEN, INVOKED_ROOM};
 use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
@@ -291,9 +293,10 @@ pub async fn acquire(
         let OperationJob { invoked, version, head: Some(head), status_version, .. } = known else {
             return Ok(Edit::without_writes(None));
         };
-        let (now, token) = (venue.now(), mark.clone());
         let op = head.op.clone().unwrap_or_default();
-        mcp::prepare_path(venue, owner, &op).await?;
+        // A server may take its time: the lease counts from then on.
+        mcp::prepare_path(venue, owner, &innermost_operation(&catalog_path(&op), &head.input)).await?;
+        let (now, token) = (venue.now(), mark.clone());
         if invoked.is_claimed_by(&mark) {
             // The write succeeded, and only its answer was lost.
             return Ok(Edit::without_writes(Some(LeasedOperation { invoked, version, head, status_version, token })));

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-TOOLS = ["env", "ping", "die", "hang", "cancelled"]
+TOOLS = ["env", "ping", "die", "hang", "cancelled", "huge"]
 cancelled: list[int] = []
 
 
@@ -13,6 +13,8 @@ def tool(name: str) -> dict:
 
 
 def text(name: str) -> str:
+    if name == "huge":
+        return "x" * (5 << 20)
     return {"env": ",".join(sorted(os.environ)), "cancelled": str(len(cancelled))}.get(name, name)
 
 

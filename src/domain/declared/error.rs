@@ -6,7 +6,8 @@ use super::url::UrlTemplateRule;
 use crate::decode::DataError;
 use crate::foreign::one_line;
 use crate::limits::{
-    DECLARED_HEADERS, DECLARED_QUERY, OPERATION_TIME, PUBLISHED_NAME_BYTES, PUBLISHED_SCHEMA_BYTES, QUEUE_NAME_BYTES,
+    DECLARED_BYTES, DECLARED_HEADERS, DECLARED_QUERY, OPERATION_TIME, PUBLISHED_NAME_BYTES, PUBLISHED_SCHEMA_BYTES,
+    QUEUE_NAME_BYTES,
 };
 use crate::schema::SchemaError;
 use crate::secret::SecretReferenceError;
@@ -45,6 +46,12 @@ pub enum DeclarationError {
         /// Key of the schema.
         key: &'static str,
         /// Bytes of the schema.
+        bytes: usize,
+    },
+    /// The declaration is too large.
+    #[error("expected a declaration of at most {DECLARED_BYTES} bytes, got {bytes}")]
+    Bytes {
+        /// Bytes of the declaration.
         bytes: usize,
     },
     /// A value is no schema.
@@ -177,6 +184,9 @@ pub enum DeclaredHeaderRule {
     /// The venue sets the header.
     #[error("the venue sets this header")]
     OfVenue,
+    /// Another header has the same name, in another case.
+    #[error("a header of this name is declared already")]
+    Twice,
     /// The content type has a key of its own.
     #[error("use `contentType`")]
     ContentType,

@@ -27,7 +27,8 @@ use crate::decode::{self, DataError};
 use crate::ids::{QueueName, sha256_hex};
 use crate::lattice::catalog::{DECLARED, DECLARED_JOBS};
 use crate::limits::{
-    OUTBOUND_DEADLINE_MAX, PUBLISHED_NAME_BYTES, PUBLISHED_SCHEMA_BYTES, PUBLISHED_SCHEMA_DEPTH, QUEUE_NAME_BYTES,
+    DECLARED_BYTES, OUTBOUND_DEADLINE_MAX, PUBLISHED_NAME_BYTES, PUBLISHED_SCHEMA_BYTES, PUBLISHED_SCHEMA_DEPTH,
+    QUEUE_NAME_BYTES,
 };
 use crate::schema;
 use crate::wire::dialect::SchemaSubset;
@@ -213,12 +214,15 @@ impl ToolDeclaration {
         for subset in [SchemaSubset::OpenAi, SchemaSubset::Anthropic, SchemaSubset::Gemini] {
             project(&input, subset).map_err(|error| DeclarationError::Projection(Box::new(error)))?;
         }
-        match (&self.http, &self.jobs) {
+        let checked = match (&self.http, &self.jobs) {
             (Some(http), None) => HttpPlan::new(http, &input).map(drop),
             (None, Some(jobs)) => jobs.check(),
             (Some(_), Some(_)) => Err(DeclarationError::Target { found: "both" }),
             (None, None) => Err(DeclarationError::Target { found: "none" }),
-        }
+        };
+        checked?;
+        let bytes = canonical(self).len();
+        if bytes > DECLARED_BYTES { Err(DeclarationError::Bytes { bytes }) } else { Ok(()) }
     }
 }
 

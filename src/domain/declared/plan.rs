@@ -7,13 +7,13 @@ use super::url::{UrlFault, UrlTemplate};
 use super::{DeclaredEffect, DeclaredMethod, HttpDeclaration, check_schema};
 use crate::headers::{is_name, is_of_connection, is_value};
 use crate::ids::secret::SecretName;
-use crate::limits::{DECLARED_HEADERS, DECLARED_QUERY, OPERATION_TIME};
+use crate::limits::{DECLARED_HEADERS, DECLARED_QUERY, DECLARED_REQUEST_BYTES, OPERATION_TIME};
 use crate::nearest::did_you_mean;
 use crate::secret::SecretReference;
 use crate::secret::reference::find_references;
 use crate::visible::quote_foreign;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Headers by which the venue makes a call known: no declaration sets them.
 const VENUE_HEADERS: [&str; 3] = ["traceparent", "tracestate", "trellis-job"];
@@ -71,6 +71,12 @@ pub enum RequestFault {
     /// The arguments make no URL.
     #[error(transparent)]
     Url(#[from] UrlFault),
+    /// The request would be too large.
+    #[error("the request would have {bytes} bytes, expected at most {DECLARED_REQUEST_BYTES}")]
+    Large {
+        /// Bytes of its texts.
+        bytes: usize,
+    },
     /// A parameter of the query would be a map.
     #[error("the parameter `{}` of the query would be a map, expected a text, a number or a boolean", quote_foreign(.name))]
     Query {
@@ -186,8 +192,30 @@ impl HttpPlan {
         [("http.url", self.url.names()), ("http.query", query), ("http.headers", headers), ("http.body", body)]
     }
 
+    /// Returns the bytes of the texts of a request with these arguments, before they are encoded.
+    fn filled_bytes(&self, arguments: &Map<String, Value>) -> usize {
+        let sizes: BTreeMap<&str, usize> =
+            arguments.iter().map(|(name, value)| (name.as_str(), value.to_string().len())).collect();
+        let all: usize = sizes.iter().map(|(name, bytes)| name.len() + bytes).sum();
+        let size_of = |name: &str| if name == ALL_ARGUMENTS { all } else { sizes.get(name).copied().unwrap_or(0) };
+        let query: usize = self.query.iter().map(|(_, value)| value.filled_bytes(&size_of)).sum();
+        let headers = self.headers.iter().map(|(_, header)| match header {
+            HeaderTemplate::Text(text) => text.filled_bytes(&size_of),
+            HeaderTemplate::Secret(_) => 0,
+        });
+        let body = self.body.as_ref().map_or(0, |(body, _)| match body {
+            BodyTemplate::Json(value) | BodyTemplate::Form(value) => value.filled_bytes(&size_of),
+            BodyTemplate::Text { text, .. } => text.filled_bytes(&size_of),
+        });
+        self.url.filled_bytes(&size_of) + query + headers.sum::<usize>() + body
+    }
+
     /// Returns the request of a call with these arguments.
     pub fn request(&self, arguments: &Map<String, Value>) -> Result<PlannedRequest, RequestFault> {
+        let bytes = self.filled_bytes(arguments);
+        if bytes > DECLARED_REQUEST_BYTES {
+            return Err(RequestFault::Large { bytes });
+        }
         let url = self.url.fill(arguments)?;
         let mut query = Vec::new();
         for (name, value) in &self.query {
@@ -277,8 +305,10 @@ fn parse_headers(headers: &Map<String, Value>) -> Result<Vec<(String, HeaderTemp
     if headers.len() > DECLARED_HEADERS {
         return Err(DeclarationError::Headers { found: headers.len() });
     }
+    let mut names = BTreeSet::new();
     let parse = |(name, value): (&String, &Value)| {
-        let header = parse_header(name, value);
+        let is_first = names.insert(name.to_ascii_lowercase());
+        let header = if is_first { parse_header(name, value) } else { Err(DeclaredHeaderRule::Twice) };
         Ok((name.clone(), header.map_err(|rule| DeclarationError::Header { name: name.clone(), rule })?))
     };
     headers.iter().map(parse).collect()

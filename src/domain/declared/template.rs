@@ -82,6 +82,15 @@ impl TextTemplate {
         }
     }
 
+    /// Returns the bytes of the text with arguments of these sizes, before they are encoded.
+    pub fn filled_bytes(&self, size_of: &dyn Fn(&str) -> usize) -> usize {
+        let bytes = self.0.iter().map(|piece| match piece {
+            ArgumentPiece::Text(literal) => literal.len(),
+            ArgumentPiece::Argument(name) => size_of(name),
+        });
+        bytes.sum()
+    }
+
     /// Returns the text with the arguments as `insert` writes them.
     pub fn try_fill<E>(&self, mut insert: impl FnMut(&str) -> Result<String, E>) -> Result<String, E> {
         let mut text = String::new();
@@ -158,6 +167,16 @@ impl ValueTemplate {
             Self::Map(entries) => entries.iter().for_each(|(_, inner)| inner.add_names(names)),
             Self::List(items) => items.iter().for_each(|inner| inner.add_names(names)),
             Self::Literal(_) => {}
+        }
+    }
+
+    /// Returns the bytes of the value with arguments of these sizes, before they are encoded.
+    pub fn filled_bytes(&self, size_of: &dyn Fn(&str) -> usize) -> usize {
+        match self {
+            Self::Text(text) => text.filled_bytes(size_of),
+            Self::Map(entries) => entries.iter().map(|(key, inner)| key.len() + inner.filled_bytes(size_of)).sum(),
+            Self::List(items) => items.iter().map(|inner| inner.filled_bytes(size_of)).sum(),
+            Self::Literal(value) => value.to_string().len(),
         }
     }
 

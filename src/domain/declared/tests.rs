@@ -95,6 +95,25 @@ fn a_body_is_written_for_its_content_type() {
 }
 
 #[test]
+fn a_request_that_repeats_an_argument_stays_small() {
+    let many = "{id}".repeat(1_000);
+    for more in [
+        json!({"method": "POST", "body": {"a": many}}),
+        json!({"method": "POST", "body": many}),
+        json!({"method": "POST", "body": vec!["{*}"; 1_000]}),
+        json!({"method": "POST", "body": {"a": many}, "contentType": "application/x-www-form-urlencoded"}),
+        json!({"query": {"a": many}}),
+        json!({"headers": {"X-A": many}}),
+    ] {
+        let mut http = json!({"url": "https://a.example/{id}"});
+        http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let error = request(&http, json!({"id": "x".repeat(5_000)})).unwrap_err();
+        assert!(error.ends_with("bytes, expected at most 4194304"), "{http}: {error}");
+        assert!(request(&http, json!({"id": "x"})).is_ok(), "{http}");
+    }
+}
+
+#[test]
 fn an_argument_can_not_break_out_of_its_header() {
     let http = json!({"url": "https://a.example/{id}", "headers": {"X-Id": "{id}"}});
     let error = request(&http, json!({"id": "a\r\nX-Evil: 1"})).unwrap_err();
@@ -129,6 +148,14 @@ fn a_declaration_that_breaks_a_rule_is_refused_with_its_place() {
         (with("query", json!({"a": "{n"})), "`http.query.a`: a brace without its partner"),
         (with("headers", json!({"a b": "x"})), "`http.headers.a b`: no header has this name"),
         (with("headers", json!({"Host": "x"})), "`http.headers.Host`: the venue sets this header"),
+        (
+            with("headers", json!({"X-A": "x", "x-a": "y"})),
+            "`http.headers.x-a`: a header of this name is declared already",
+        ),
+        (
+            with("body", json!({"note": "{note}", "text": "x".repeat(50_000)})),
+            "expected a declaration of at most 49152 bytes",
+        ),
         (with("headers", json!({"traceparent": "x"})), "`http.headers.traceparent`: the venue sets this header"),
         (with("headers", json!({"Content-Type": "x"})), "`http.headers.Content-Type`: use `contentType`"),
         (with("headers", json!({"X": 1})), "`http.headers.X`: expected a text or"),

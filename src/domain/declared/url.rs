@@ -14,7 +14,7 @@ pub enum UrlTemplateRule {
     #[error("expected `http://` or `https://` and a host")]
     Scheme,
     /// The host is missing, or has characters that no host has.
-    #[error("expected a host without a user, got `{}`", quote_foreign(.found))]
+    #[error("expected a host without a user, with a port below 65536 or none, got `{}`", quote_foreign(.found))]
     Host {
         /// Text in the place of the host.
         found: String,
@@ -105,7 +105,9 @@ impl UrlTemplate {
             return Err(UrlTemplateRule::ArgumentInHost);
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']' | '_');
-        if host.is_empty() || host.starts_with(':') || !host.chars().all(is_plain) {
+        let port = host.rsplit_once(':').filter(|_| !host.ends_with(']')).map(|(_, port)| port);
+        let has_port = port.is_none_or(|port| port.parse::<u16>().is_ok());
+        if host.is_empty() || host.starts_with(':') || !has_port || !host.chars().all(is_plain) {
             return Err(UrlTemplateRule::Host { found: host.to_owned() });
         }
         let (path, query) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
@@ -135,12 +137,19 @@ impl UrlTemplate {
         names
     }
 
+    /// Returns the bytes of the path with arguments of these sizes, before they are encoded.
+    pub fn filled_bytes(&self, size_of: &dyn Fn(&str) -> usize) -> usize {
+        self.segments.iter().map(|segment| segment.filled_bytes(size_of)).sum()
+    }
+
     /// Returns the URL with the arguments, each encoded.
     pub fn fill(&self, arguments: &Map<String, Value>) -> Result<String, UrlFault> {
         let mut url = self.origin.clone();
         for segment in &self.segments {
             let filled = segment.try_fill(|name| encoded_argument(arguments, name))?;
-            if segment.has_arguments() && is_dots(&filled) {
+            // Together, arguments may make what none of them is alone; some servers decode slashes in a part.
+            let mut parts = filled.split("%2F").flat_map(|part| part.split("%5C"));
+            if segment.has_arguments() && parts.any(is_dots) {
                 let mut names = BTreeSet::new();
                 segment.add_names(&mut names);
                 return Err(UrlFault::Dots { name: names.into_iter().collect::<Vec<_>>().join(", ") });
@@ -227,6 +236,7 @@ mod tests {
             ("https://a.example/o/{id}", json!({"id": "a\\..\\b"}), "`.` and `..` are no parts of it"),
             ("https://a.example/o/.{id}", json!({"id": "."}), "`.` and `..` are no parts of it"),
             ("https://a.example/o/%2e{id}", json!({"id": "."}), "`.` and `..` are no parts of it"),
+            ("https://a.example/o/{id}{n}{n}", json!({"id": "x/", "n": "."}), "`.` and `..` are no parts of it"),
             ("https://a.example/o/{id}", json!({"id": "x".repeat(9_000)}), "expected at most 8192"),
         ] {
             let error = fill(url, arguments).unwrap_err();
@@ -245,6 +255,8 @@ mod tests {
             ("file:///etc/{x}", "expected `http://` or `https://`"),
             ("https:///o", "expected a host"),
             ("https://user@a.example/o", "without a user"),
+            ("https://a.example:65536/o", "a port below 65536"),
+            ("https://a.example:/o", "a port below 65536"),
             ("https://a.example\\{x}", "without `\\` and `#`"),
             ("https://a.example/o#{x}", "without `\\` and `#`"),
             ("https://a.example/ o", "without `\\` and `#`"),

@@ -5,6 +5,13 @@ use std::time::Duration;
 /// Bytes of the URL of a declared call, with its arguments.
 pub const DECLARED_URL_BYTES: usize = 8 * 1024;
 
+/// Bytes of a declaration: views of the catalogue keep many of them.
+pub const DECLARED_BYTES: usize = 48 * 1024;
+
+/// Bytes of the texts of a declared request with its arguments, before they are encoded. A declaration may use an argument
+/// many times.
+pub const DECLARED_REQUEST_BYTES: usize = 4 * 1024 * 1024;
+
 /// Headers of a declared call.
 pub const DECLARED_HEADERS: usize = 50;
 
@@ -28,6 +35,9 @@ pub const DECLARED_STATUSES: usize = 50;
 
 /// Operations that one import of an OpenAPI document declares.
 pub const IMPORTED_TOOLS: usize = 256;
+
+/// Schemas of an OpenAPI document to which those of one operation may refer, also by way of others.
+pub const IMPORTED_SCHEMAS: usize = 512;
 
 /// Steps of references that an import follows from one place of an OpenAPI document.
 pub const IMPORTED_REFERENCES: usize = 64;

@@ -28,6 +28,9 @@ pub const MCP_PARAM_HEADERS: usize = 32;
 /// Bytes of these headers of one call: servers take about 8 KiB of all headers together.
 pub const MCP_PARAM_HEADER_BYTES: usize = 6 * 1024;
 
+/// Pictures, sounds and files of one result that become assets.
+pub const MCP_MEDIA: usize = 32;
+
 /// Pages of one list of tools. A cursor that comes twice ends the list before.
 pub const MCP_LIST_PAGES: usize = 32;
 

@@ -23,6 +23,8 @@ pub struct McpRequest {
     pub params: Map<String, Value>,
     /// Name in the parameters that goes into a header, too.
     pub name: Option<String>,
+    /// Trace of the call, as the Trace Context of the W3C has it; SEP-414 has it in `_meta`.
+    pub trace: Option<String>,
 }
 
 /// An error of JSON-RPC.
@@ -62,13 +64,19 @@ pub enum ServerMessage {
 impl McpRequest {
     /// Makes a request.
     pub fn new(id: u64, method: &'static str, params: Map<String, Value>) -> Self {
-        Self { id, method, params, name: None }
+        Self { id, method, params, name: None, trace: None }
     }
 
     /// Returns the request with a name that goes into a header.
     #[must_use]
     pub fn with_name(self, name: &str) -> Self {
         Self { name: Some(name.to_owned()), ..self }
+    }
+
+    /// Returns the request with the trace of its call.
+    #[must_use]
+    pub fn with_trace(self, trace: Option<String>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Returns the request as it is sent. In the stateless revision it says which revision and which client it is of; with
@@ -78,6 +86,9 @@ impl McpRequest {
         let mut meta = Map::new();
         if progress {
             meta.insert("progressToken".to_owned(), self.id.into());
+        }
+        if let Some(trace) = &self.trace {
+            meta.insert("traceparent".to_owned(), trace.as_str().into());
         }
         if era == ProtocolEra::Stateless {
             meta.insert(format!("{META}protocolVersion"), STATELESS.into());
@@ -190,6 +201,8 @@ mod tests {
                 "params": {"name": "pay", "arguments": {"sum": 1}, "_meta": {"progressToken": 7}}
             })
         );
+        let traced = call.clone().with_trace(Some("00-1-2-01".to_owned())).body(ProtocolEra::Handshake, false);
+        assert_eq!(traced["params"]["_meta"], json!({"traceparent": "00-1-2-01"}));
         let meta = &call.body(ProtocolEra::Stateless, false)["params"]["_meta"];
         assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
         assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "trellis");

@@ -73,7 +73,7 @@ impl ServerName {
         if !is_legal {
             return Err(ServerNameError::Characters { found: name.to_owned() });
         }
-        if RESERVED.contains(&name) {
+        if RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
             return Err(ServerNameError::Reserved { found: name.to_owned() });
         }
         Ok(Self(name.to_owned()))
@@ -199,6 +199,7 @@ mod tests {
             ("\u{fc}", false),
             ("tools", false),
             ("servers", false),
+            ("Tools", false),
         ] {
             assert_eq!(ServerName::new(name).is_ok(), is_legal, "{name}");
         }

@@ -30,6 +30,9 @@ pub struct MessageStream {
     seen: usize,
     messages: usize,
     last_id: Option<String>,
+    /// Id of the event that isn't whole yet, if `has_next_id`.
+    next_id: Option<String>,
+    has_next_id: bool,
     retry: Option<Duration>,
 }
 
@@ -60,7 +63,14 @@ impl MessageStream {
         Ok(found)
     }
 
-    /// Returns the id of the last event: a broken stream goes on after it.
+    /// Drops the event that isn't whole: the connection broke off in it, and the next one repeats it.
+    pub fn break_off(&mut self) {
+        self.line.clear();
+        self.data.clear();
+        (self.after_return, self.has_data, self.has_next_id) = (false, false, false);
+    }
+
+    /// Returns the id of the last whole event: a broken stream goes on after it.
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
@@ -73,6 +83,9 @@ impl MessageStream {
     /// Handles one line; returns the message that an empty line ends.
     fn end_line(&mut self, line: &[u8]) -> Result<Option<Vec<u8>>, StreamLimitError> {
         if line.is_empty() {
+            if std::mem::take(&mut self.has_next_id) {
+                self.last_id = self.next_id.take();
+            }
             let data = std::mem::take(&mut self.data);
             // An event without data is there for its id.
             if !std::mem::take(&mut self.has_data) || data.is_empty() {
@@ -99,7 +112,8 @@ impl MessageStream {
             }
             b"id" => {
                 let id = std::str::from_utf8(value).ok().filter(|id| is_id(id));
-                self.last_id = id.map(str::to_owned);
+                self.next_id = id.map(str::to_owned);
+                self.has_next_id = true;
             }
             b"retry" => {
                 let millis = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
@@ -131,6 +145,16 @@ mod tests {
             assert_eq!(found, [b"{\"a\":\n1}".to_vec(), b"x".to_vec()], "{size}");
             assert_eq!((stream.last_id(), stream.retry()), (Some("1"), Duration::from_millis(250)));
         }
+    }
+
+    #[test]
+    fn a_stream_that_breaks_off_goes_on_after_its_last_whole_event() {
+        let mut stream = MessageStream::default();
+        assert!(stream.feed(b"id: 1\ndata:\n\nid: 2\ndata: {\"a\":\ndata: 1").unwrap().is_empty());
+        stream.break_off();
+        assert_eq!(stream.last_id(), Some("1"), "event 2 was not whole");
+        assert_eq!(stream.feed(b"id: 2\ndata: {}\n\n").unwrap(), [b"{}".to_vec()]);
+        assert_eq!(stream.last_id(), Some("2"));
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Rules for an operation, however a model reaches it: `job/run` runs other operations by their path, so the bindings
-//! of a direct call also hold for that way.
+//! Rules for an operation, however a model reaches it: `job/run` runs other operations by their path, and `mcp/tools-call`
+//! tools by their name, so the bindings of a direct call also hold for these ways.
 
 use crate::call::{CallRefusal, Outcome};
 use crate::lattice::catalog::RUN;
 use crate::lattice::catalog::catalog_path;
 use crate::lattice::catalog::is_stored_operation;
 use crate::limits::JOB_DEPTH;
+use crate::mcp::name::{TOOLS_CALL, called_tool};
 use crate::values::inject::Injection;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ pub struct Guards {
     rules: BTreeMap<String, GuardRule>,
 }
 
-/// The decision on a call of [`RUN`].
+/// The decision on a call of an operation that runs others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GuardDecision {
     /// No rule holds for the operation that it runs, or it runs none.
@@ -66,34 +67,29 @@ impl Guards {
         self.aliases.get(&path).cloned().unwrap_or(path)
     }
 
-    /// Decides on a call of [`RUN`]. `said` are the model's arguments, `written` is their copy in the transcript, from
-    /// which bound arguments are removed; `own` is filled into the call itself.
-    pub fn check_run(&self, said: &Value, written: &mut Value, own: &Injection) -> GuardDecision {
+    /// Decides on a call of `path`, one of [`RUNNERS`]. `said` are the model's arguments, `written` is their copy in the
+    /// transcript, from which bound arguments are removed; `own` is filled into the call itself.
+    pub fn check_run(&self, path: &str, said: &Value, written: &mut Value, own: &Injection) -> GuardDecision {
         // A call that can't be made at all is refused later, with the reason.
         let Ok(mut arguments) = own.apply(said.clone()) else { return GuardDecision::Free };
-        let mut inside = Vec::new();
+        let (mut path, mut inside) = (path.to_owned(), Vec::new());
         for depth in 0..=JOB_DEPTH {
-            let Some(asked) = arguments["operation"].as_str() else { return GuardDecision::Free };
-            if is_stored_operation(asked) {
-                let text =
-                    format!("`{asked}`: where arguments are bound a pin isn't run by its path; name its operation");
-                return GuardDecision::Refused(CallRefusal::arguments(text));
-            }
-            let path = self.resolve_alias(asked);
-            if let Some(strange) = unknown_key(&arguments) {
-                let text = format!("arguments of `{RUN}` are not valid: '{strange}' was unexpected");
-                return GuardDecision::Refused(CallRefusal::arguments(text));
-            }
-            arguments = arguments.get_mut("input").map(Value::take).unwrap_or_default();
-            inside.push("input");
-            match (self.rules.get(&path), path == RUN) {
+            let key = if path == TOOLS_CALL { "arguments" } else { "input" };
+            path = match self.find_next(&path, &arguments) {
+                Ok(Some(next)) => next,
+                Ok(None) => return GuardDecision::Free,
+                Err(refused) => return GuardDecision::Refused(refused),
+            };
+            arguments = arguments.get_mut(key).map(Value::take).unwrap_or_default();
+            inside.push(key);
+            match (self.rules.get(&path), RUNNERS.contains(&path.as_str())) {
                 (None, true) if depth < JOB_DEPTH => {}
                 (None, _) => return GuardDecision::Free,
                 (Some(GuardRule::Refuse(reason)), _) => {
                     return GuardDecision::Refused(CallRefusal::new(Outcome::Denied, format!("`{path}`: {reason}")));
                 }
                 (Some(GuardRule::Inject(_)), true) => {
-                    let text = format!("`{RUN}` can't run itself where its arguments are bound");
+                    let text = format!("`{path}` can't be run by another operation where its arguments are bound");
                     return GuardDecision::Refused(CallRefusal::arguments(text));
                 }
                 (Some(GuardRule::Inject(injection)), false) => {
@@ -111,7 +107,27 @@ impl Guards {
         }
         GuardDecision::Free
     }
+
+    /// Returns the path of the operation that a call of one of [`RUNNERS`] names; `None` if it names none.
+    fn find_next(&self, path: &str, arguments: &Value) -> Result<Option<String>, CallRefusal> {
+        if path == TOOLS_CALL {
+            return Ok(called_tool(arguments));
+        }
+        let Some(asked) = arguments["operation"].as_str() else { return Ok(None) };
+        if is_stored_operation(asked) {
+            let text = format!("`{asked}`: where arguments are bound a pin isn't run by its path; name its operation");
+            return Err(CallRefusal::arguments(text));
+        }
+        if let Some(strange) = unknown_key(arguments) {
+            let text = format!("arguments of `{RUN}` are not valid: '{strange}' was unexpected");
+            return Err(CallRefusal::arguments(text));
+        }
+        Ok(Some(self.resolve_alias(asked)))
+    }
 }
+
+/// Operations that run another one, which their arguments name.
+pub const RUNNERS: [&str; 2] = [RUN, TOOLS_CALL];
 
 /// Returns a key that a call of [`RUN`] doesn't have.
 fn unknown_key(arguments: &Value) -> Option<&str> {
@@ -126,6 +142,7 @@ fn value_at<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::name::TOOLS_CALL_ALIAS;
     use crate::values::inject::UnresolvedArgument;
     use serde_json::json;
 
@@ -145,7 +162,7 @@ mod tests {
 
     fn check(said: &Value, expected: &Result<Option<Value>, &str>, shown: &Value) {
         let mut heard = said.clone();
-        match (guards().check_run(said, &mut heard, &Injection::default()), expected) {
+        match (guards().check_run(RUN, said, &mut heard, &Injection::default()), expected) {
             (GuardDecision::Free, Ok(None)) => {}
             (GuardDecision::Bound(path, arguments, filled), Ok(Some(expected))) => {
                 assert_eq!((path.as_str(), &arguments), ("v/ops/lattice/write", expected), "{said}");
@@ -201,7 +218,7 @@ mod tests {
         let own = injection(json!({"operation": "v/ops/lattice/write"}));
         let mut said = json!({"input": {"path": "w/evil", "value": 1}});
         let heard = said.clone();
-        let GuardDecision::Bound(path, arguments, _) = guards().check_run(&heard, &mut said, &own) else {
+        let GuardDecision::Bound(path, arguments, _) = guards().check_run(RUN, &heard, &mut said, &own) else {
             panic!("it is bound")
         };
         assert_eq!((path.as_str(), arguments), ("v/ops/lattice/write", json!({"value": 1})));
@@ -209,10 +226,40 @@ mod tests {
         let mut bound = guards();
         bound.add(RUN, &[], GuardRule::Inject(own.clone()));
         let itself = run(RUN, json!({}));
-        let passage = bound.check_run(&itself, &mut itself.clone(), &Injection::default());
+        let passage = bound.check_run(RUN, &itself, &mut itself.clone(), &Injection::default());
         assert!(matches!(passage, GuardDecision::Refused(_)));
         let missing = UnresolvedArgument { argument: "operation".into(), key: "k".into() };
         let unresolved = Injection { unresolved: vec![missing], ..Injection::default() };
-        assert_eq!(guards().check_run(&json!({}), &mut json!({}), &unresolved), GuardDecision::Free);
+        assert_eq!(guards().check_run(RUN, &json!({}), &mut json!({}), &unresolved), GuardDecision::Free);
+    }
+
+    #[test]
+    fn bindings_hold_for_tools_of_servers_called_by_name() {
+        let mut guards = Guards::default();
+        guards.add(TOOLS_CALL, &[TOOLS_CALL_ALIAS.into()], GuardRule::Inject(Injection::default()));
+        guards.add("v/ops/mcp/shop/pay", &[], GuardRule::Inject(injection(json!({"from": "ada"}))));
+        guards.add("v/ops/mcp/shop/drop", &[], GuardRule::Refuse("not yours".into()));
+        let call = |tool: &str, arguments: Value| json!({"server": "shop", "toolName": tool, "arguments": arguments});
+        let evil = || json!({"from": "eve", "sum": 1});
+        for (path, wrap) in [
+            (TOOLS_CALL, None),
+            (RUN, Some("mcp:tools-call")),
+            (RUN, Some("v/ops/mcp/tools/call")),
+            (RUN, Some("mcp:tools:call")),
+        ] {
+            let wrapped = |inner: Value| wrap.map_or_else(|| inner.clone(), |name| run(name, inner.clone()));
+            let check = |said: &Value, heard: &mut Value| guards.check_run(path, said, heard, &Injection::default());
+            let said = wrapped(call("pay", evil()));
+            let mut heard = said.clone();
+            let GuardDecision::Bound(bound, arguments, filled) = check(&said, &mut heard) else {
+                panic!("{said}: it is bound")
+            };
+            assert_eq!((bound.as_str(), arguments), ("v/ops/mcp/shop/pay", json!({"sum": 1})), "{said}");
+            assert_eq!((&filled.values["from"], &heard), (&json!("ada"), &wrapped(call("pay", json!({"sum": 1})))));
+            let refused = wrapped(call("drop", json!({})));
+            assert!(matches!(check(&refused, &mut refused.clone()), GuardDecision::Refused(_)), "{refused}");
+            let free = wrapped(call("look", evil()));
+            assert_eq!(check(&free, &mut free.clone()), GuardDecision::Free, "{free}");
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::guard::GuardDecision;
 use super::*;
+use crate::lattice::catalog::RUN;
+use crate::mcp::name::{TOOLS_CALL, TOOLS_CALL_ALIAS};
 
 fn described(path: &str, alias: &str, input: Value, entities: &[&str]) -> OperationInfo {
     OperationInfo {
@@ -104,7 +106,7 @@ fn with_values(config: Value, session: Value) -> ToolTable {
 fn through(config: Value, tools: Value, path: &str) -> Result<Value, String> {
     let table = with_tools(config, tools, json!({"user_email": "ada@x", "entity_ids": ["shop-3"]}));
     let said = json!({"operation": path, "input": {"from": "eve@x", "to": "bob@x"}});
-    match table.guards.check_run(&said, &mut said.clone(), &Injection::default()) {
+    match table.guards.check_run(RUN, &said, &mut said.clone(), &Injection::default()) {
         GuardDecision::Free => Ok(Value::Null),
         GuardDecision::Refused(unmade) => Err(unmade.text),
         GuardDecision::Bound(_, arguments, injection) => {
@@ -137,10 +139,25 @@ fn a_binding_holds_through_job_run_too() {
     let table = with_tools(auto, run_only(), json!({"user_id": "u"}));
     let said = json!({"operation": "mail:send", "input": {"user_id": "eve"}});
     assert!(matches!(
-        table.guards.check_run(&said, &mut said.clone(), &Injection::default()),
+        table.guards.check_run(RUN, &said, &mut said.clone(), &Injection::default()),
         GuardDecision::Bound(..)
     ));
     assert!(with_tools(bind("send_email"), json!([]), json!({})).guards.is_empty(), "nothing runs by a path");
+}
+
+#[test]
+fn what_calls_tools_by_their_name_has_guards() {
+    let mut all = shop().to_vec();
+    all.push(described(TOOLS_CALL, TOOLS_CALL_ALIAS, json!({"type": "object"}), &[]));
+    let config = json!({
+        "model": {"provider": "scripted", "name": "echo"}, "defaultTools": false, "tools": [TOOLS_CALL],
+        "toolArgInjection": {"v/ops/mail/send": {"from": "user_email"}}
+    });
+    let config = AgentConfig::parse(&config).unwrap();
+    let none = || serde_json::Map::new();
+    let Value::Object(session) = json!({"user_email": "ada@x"}) else { unreachable!() };
+    let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
+    assert!(!resolve(&config, &[], TurnEnds::for_task(true), &values, &all[..]).guards.is_empty());
 }
 
 /// The shop, whose operation `v/ops/mail/send` is published.
@@ -183,7 +200,7 @@ fn a_value_for_all_tools_is_filled_into_no_foreign_schema() {
         let table = resolve(&config, &found, TurnEnds::for_task(true), &values, &PublishedShop);
         assert_eq!(table.target("mail_send").is_some(), filled.is_some(), "{shown}: {:?}", table.refused);
         let said = json!({"operation": "mail:send", "input": {"to": "bob@x"}});
-        match (table.guards.check_run(&said, &mut said.clone(), &Injection::default()), filled) {
+        match (table.guards.check_run(RUN, &said, &mut said.clone(), &Injection::default()), filled) {
             (GuardDecision::Bound(_, _, injection), Some(filled)) => {
                 assert!(injection.values.contains_key(filled), "{shown}");
             }

@@ -9,14 +9,13 @@ use crate::call::ToolTarget;
 use crate::call::innermost_operation;
 use crate::chat::{Arguments, ToolCall};
 use crate::decode::{self, Code};
-use crate::lattice::catalog::RUN;
 use crate::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
 use crate::nearest::did_you_mean;
 use crate::schema::{arguments_error, find_misfits, veiled_misfits};
 use crate::scope::ToolContext;
 use crate::secret::hide::{self, HIDDEN};
 use crate::tools::ToolTable;
-use crate::tools::guard::GuardDecision;
+use crate::tools::guard::{GuardDecision, RUNNERS};
 use crate::turn::scoped::{ChosenSections, Sections, take_scope_choice};
 use crate::values::inject::Injection;
 use crate::visible::quote_foreign;
@@ -162,8 +161,8 @@ fn resolve(
     chosen: &ChosenSections,
 ) -> Result<ResolvedCall, CallRefusal> {
     match target {
-        ToolTarget::Operation(path) if path == RUN && !tools.guards.is_empty() => {
-            match tools.guards.check_run(&arguments, written, injection) {
+        ToolTarget::Operation(path) if RUNNERS.contains(&path.as_str()) && !tools.guards.is_empty() => {
+            match tools.guards.check_run(&path, &arguments, written, injection) {
                 GuardDecision::Free => Ok(ResolvedCall { target: ToolTarget::Operation(path), arguments }),
                 GuardDecision::Refused(unmade) => Err(unmade),
                 GuardDecision::Bound(path, arguments, inner) => {

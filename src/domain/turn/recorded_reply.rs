@@ -6,10 +6,10 @@ use crate::authority::{Authority, Capability};
 use crate::call::{PlannedCall, ReplyStart, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, Reply};
 use crate::context::record::LedgerWrite;
-use crate::lattice::catalog::RUN;
 use crate::prefix::StablePrefix;
 use crate::session::CallerMessage;
 use crate::spend::ModelUse;
+use crate::tools::guard::RUNNERS;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -75,9 +75,13 @@ impl RecordedReply {
             match &mut said.arguments {
                 Arguments::Malformed(text) => text.clear(),
                 Arguments::Json(arguments) => {
-                    hide(RUN, arguments);
+                    // A call that runs another one may have become a call of it.
+                    for runner in RUNNERS {
+                        hide(runner, arguments);
+                    }
                     match &planned.what {
-                        Ok(ResolvedCall { target: ToolTarget::Operation(path), .. }) if path == RUN => {}
+                        Ok(ResolvedCall { target: ToolTarget::Operation(path), .. })
+                            if RUNNERS.contains(&path.as_str()) => {}
                         Ok(ResolvedCall { target: ToolTarget::Operation(path), .. }) => hide(path, arguments),
                         // The name may be that of an operation that isn't offered.
                         Ok(_) | Err(_) => hide(&said.name.replacen('_', "/", 1), arguments),

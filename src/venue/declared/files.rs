@@ -1,6 +1,6 @@
 //! Files with declared tools that the venue's configuration names: their operations are for all owners.
 
-use super::{DeclaredOperationError, JOBS_GROUP, OWN_GROUP, runtime_operation};
+use super::{DeclaredOperationError, JOBS_GROUP, OWN_GROUP, lint, runtime_operation};
 use crate::config::files::{SETTINGS_FILE_BYTES, read_text_file};
 use crate::config::yaml::{self, YamlError};
 use crate::domain::declared::ToolDeclaration;
@@ -155,6 +155,9 @@ fn add_file(
     }
     for (at, tool) in tools.iter().enumerate() {
         let operation = runtime_operation(catalog, tool).map_err(|error| ToolFileProblem::Tool { at, error })?;
+        if let Some(fault) = lint::url_fault(catalog, tool) {
+            tracing::warn!(file = %file.display(), tool = tool.name, fault, "no call of a declared tool can be made");
+        }
         let place = if tool.jobs.is_some() { JOBS_GROUP } else { group.as_str() };
         let place = groups.entry(place.to_owned()).or_default();
         file.clone_into(&mut place.file);

@@ -3,12 +3,13 @@
 
 use crate::domain::authority::ResourcePath;
 use crate::domain::declared::{
-    AnswerVerdict, DeclaredEffect, DeclaredMethod, HttpDeclaration, HttpPlan, PlannedRequest, StatusMeaning,
+    AnswerVerdict, DeclaredEffect, DeclaredMethod, HttpDeclaration, HttpPlan, PlannedRequest, StatusMeaning, UrlFault,
     judge_status, pick_result, refusal_text,
 };
-use crate::domain::limits::{DECLARED_ATTEMPTS, DECLARED_PAUSE, DECLARED_PAUSE_MAX};
+use crate::domain::limits::{DECLARED_ATTEMPTS, DECLARED_PAUSE, DECLARED_PAUSE_MAX, DECLARED_URL_BYTES};
 use crate::domain::secret::Destination;
 use crate::venue::operation::{Invocation, Need, OpError, OpOutput, RuntimeCall, fill_references};
+use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
 use crate::venue::outbound::send::{self, OutgoingRequest};
 use crate::venue::outbound::{check_url, url_destination, url_resource};
 use crate::view::http::HostAnswerView;
@@ -17,6 +18,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Runs the calls of one declared service.
 pub(super) struct HttpToolCall {
@@ -51,6 +53,10 @@ impl HttpToolCall {
         }
         if !request.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&request.query);
+        }
+        let bytes = url.as_str().len();
+        if bytes > DECLARED_URL_BYTES {
+            return Err(OpError::Invalid(UrlFault::Long { bytes }.to_string()));
         }
         Ok((request, url))
     }
@@ -117,7 +123,7 @@ impl HttpToolCall {
             AnswerVerdict::Known(StatusMeaning::Error) => AttemptEnd::Done(Err(OpError::Upstream(refusal()))),
             AnswerVerdict::Known(StatusMeaning::Retry) => AttemptEnd::Again(pause, OpError::Upstream(refusal())),
             AnswerVerdict::Known(StatusMeaning::Person) => AttemptEnd::Done(Err(OpError::Upstream(format!(
-                "{}. A person must see to this: don't call again, say so or ask a person",
+                "{}. A person must see to this: don't call again; ask one by `human_ask` if you have it, else say so",
                 refusal()
             )))),
             AnswerVerdict::Unknown => AttemptEnd::Done(Err(OpError::OutcomeUnknown(refusal()))),
@@ -197,6 +203,10 @@ impl RuntimeCall for HttpToolCall {
         let is_read = self.plan.effect() == DeclaredEffect::Read;
         if !is_read {
             call.mark_request(&mut headers)?;
+        }
+        // A run without an id has no key of its own, and its attempts must be known as one call.
+        if self.plan.effect() == DeclaredEffect::Repeatable && !headers.contains_key(&IDEMPOTENCY_KEY) {
+            headers.insert(IDEMPOTENCY_KEY, send::header_value(&Uuid::new_v4().simple().to_string())?);
         }
         let body = match body {
             Some((text, kind)) => Some((text.into_bytes().into(), send::header_value(&kind)?)),

@@ -25,7 +25,8 @@ pub fn shadowed_names(shared: &CatalogView, config: &AgentConfig) -> Vec<String>
     let names: Vec<(String, &str)> =
         shared.operations().map(|found| (tool_name(&found.spec.path), &*found.spec.path)).collect();
     let line = |(at, tool): (usize, ToolDeclaration)| {
-        let (name, path) = names.iter().find(|(name, _)| *name == tool.name)?;
+        let own = tool.own_path();
+        let (name, path) = names.iter().find(|(name, path)| *name == tool.name || *path == own)?;
         Some(format!("`tools[{at}]`: `{name}` is the name of the tool of `{path}`, give it another `name`"))
     };
     declarations(config).into_iter().filter_map(line).collect()
@@ -37,13 +38,18 @@ pub fn warnings(catalog: &Catalog, operations: &CatalogView, config: &AgentConfi
     let mut found = denied_tools(operations, config);
     found.extend(idle_capabilities(operations, config));
     for (at, tool) in declarations(config) {
-        let url = tool.http.as_ref().and_then(|http| HttpPlan::new(http, &tool.input()).ok());
-        let url = url.and_then(|plan| Url::parse(&plan.url().fixed_part()).ok());
-        if let Some(Err(refused)) = url.map(|url| catalog.hosts.check(&url)) {
-            found.push(format!("`tools[{at}].http.url`: {refused}"));
-        }
+        found.extend(url_fault(catalog, &tool).map(|fault| format!("`tools[{at}].http.url`: {fault}")));
     }
     found
+}
+
+/// Returns why the venue makes no call of a declared service, whatever the arguments are.
+pub(super) fn url_fault(catalog: &Catalog, tool: &ToolDeclaration) -> Option<String> {
+    let plan = HttpPlan::new(tool.http.as_ref()?, &tool.input()).ok()?;
+    match Url::parse(&plan.url().fixed_part()) {
+        Ok(url) => catalog.hosts.check(&url).err().map(|refused| refused.to_string()),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Returns what calls of a tool of this configuration need.

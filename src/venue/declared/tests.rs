@@ -101,6 +101,11 @@ fn tools_and_capabilities_that_can_not_work_are_named() {
             Value::Null,
             vec!["`tools[0].http.url`: host `b.example` port 443 is not one that this venue allows"],
         ),
+        (
+            json!([tool("get", "https://[zz]/{id}", "GET")]),
+            Value::Null,
+            vec!["`tools[0].http.url`: invalid IPv6 address"],
+        ),
     ] {
         let config = config(&tools, &caps);
         let view = view_with_config(&catalog, shared.clone(), &config);

@@ -106,7 +106,10 @@ async fn extend_with_records(
             Err(WorkspaceError::Store(error)) => return Err(error),
             Err(_) => continue,
         };
-        if let Some(Ok(tool)) = ToolDeclaration::of_record(record, &value) {
+        // A record replaces no operation of the venue: whoever may write it would get the calls of others.
+        if let Some(Ok(tool)) = ToolDeclaration::of_record(record, &value)
+            && view.resolve(&tool.own_path()).is_none()
+        {
             view = extend(&venue.catalog, view, &tool);
         }
     }

@@ -35,8 +35,13 @@ pub(super) async fn compare(
     let settings = known.endpoint.settings();
     let (owner, place, quota) = (keeper(key), doc_key(key), venue.quota().await);
     let handshake = known.endpoint.era() == Some(ProtocolEra::Handshake);
+    let had_tools = known.state().published.is_some();
     let attempt = || async {
         let (before, version) = venue.store.get_versioned::<McpPin>(&owner, &place).await?;
+        if !before.as_ref().map_or(!had_tools, |pin| pin.is_of(settings)) {
+            let why = before.as_ref().map_or("is lost", |_| "was of another place");
+            tracing::warn!(server = %key.server, "what was approved of an MCP server {why}: it counts as it is now");
+        }
         let (now, tools, skipped) = (venue.now(), listing.tools.clone(), listing.skipped.clone());
         let pin = match before.clone().filter(|pin| pin.is_of(settings)) {
             Some(pin) => pin.with_list(settings, tools, skipped, now),

@@ -30,6 +30,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+/// Version of the publication of a server whose tools aren't known.
+const NOTHING: &str = "nothing";
+
 /// Pause between two looks at the servers that all owners share.
 const WATCH_PAUSE: Duration = Duration::from_secs(30);
 
@@ -177,6 +180,7 @@ async fn prepare_server(venue: &Venue, wanted: &WantedServer, asking: Asking<'_>
         Ok(known) => known,
         Err(error) => {
             tracing::warn!(server = %key.server, %error, "MCP server can't be used");
+            publish_nothing(venue, key);
             return Ok(());
         }
     };
@@ -199,12 +203,20 @@ async fn prepare_server(venue: &Venue, wanted: &WantedServer, asking: Asking<'_>
                 refresh_in_background(venue, key, &known);
             }
         }
-        None if matches!(asking, Asking::Never) => return Ok(()),
-        None if is_newer_than(state.failure.as_ref().map(|(at, _)| *at), MCP_LIST_RETRY) => {}
+        None if matches!(asking, Asking::Never) => {
+            publish_nothing(venue, key);
+            return Ok(());
+        }
+        None if is_newer_than(state.failure.as_ref().map(|(at, _)| *at), MCP_LIST_RETRY) => {
+            publish_nothing(venue, key);
+        }
         None => match refresh(venue, key, &known).await {
             Ok(_) => {}
             Err(OpError::Store(error)) if error.is_transient() => return Err(error),
-            Err(error) => note_failure(venue, key, &known, &error),
+            Err(error) => {
+                note_failure(venue, key, &known, &error);
+                publish_nothing(venue, key);
+            }
         },
     }
     known.change(|state| state.read = Some(venue.clock.steady()));
@@ -253,6 +265,28 @@ pub(super) fn publish(venue: &Venue, key: &ServerKey, known: &KnownServer, pin: 
     if let Err(error) = try_publish(venue, key, known, pin) {
         tracing::warn!(server = %key.server, %error, "the tools of an MCP server aren't offered");
         known.change(|state| state.failure = Some((venue.clock.steady(), error.to_string())));
+        publish_nothing(venue, key);
+    }
+}
+
+/// Publishes that a server of an agent has no tools for now. Neither those that it had under other settings, nor those of
+/// a server of the venue that has its name, may be taken for them.
+fn publish_nothing(venue: &Venue, key: &ServerKey) {
+    let Ok(source) = SourceName::in_group(GROUP, key.server.as_str()) else { return };
+    if key.agent.is_none() {
+        return;
+    }
+    let (now, version) = (venue.now(), NOTHING.to_owned());
+    let expires = Some(now.plus(MCP_PUBLISHED));
+    let place = PublicationKey { owner: key.owner.as_ref(), agent: key.agent.as_ref(), source: &source };
+    if venue.catalog.renew(place, NOTHING, expires, now) {
+        return;
+    }
+    venue.catalog.withdraw_at(place);
+    let (owner, agent, source) = (key.owner.clone(), key.agent.clone(), source.clone());
+    let nothing = Publication { source, owner, agent, version, expires, operations: Vec::new() };
+    if let Err(error) = venue.catalog.publish(nothing, now) {
+        tracing::warn!(server = %key.server, %error, "the name of an MCP server isn't kept for its agent");
     }
 }
 

@@ -117,13 +117,26 @@ fn summary(venue: &Venue, server: &WantedServer, pin: Option<&McpPin>) -> McpSer
     McpServerView {
         name: server.key.server.to_string(),
         agent: server.key.agent.as_ref().map(ToString::to_string),
-        url: server.settings.url.clone(),
+        url: shown_place(server),
         tools: pin.map_or(0, |pin| pin.tools.len()),
         approved: pin.map(|pin| pin.approved),
         approved_by: pin.map(|pin| pin.by.clone()),
         changed: pin.map_or(0, |pin| pin.pending_changes().len()),
         failure: known.and_then(|known| known.state().failure).map(|(_, reason)| reason),
     }
+}
+
+/// Returns the place of a server as owners see it. The URL of a venue's server may hold a key of the venue, and so may the
+/// arguments of its program: of those only the host or the program is shown.
+fn shown_place(server: &WantedServer) -> String {
+    let url = &server.settings.url;
+    if server.key.agent.is_some() {
+        return url.clone();
+    }
+    let place = url.split(' ').next().unwrap_or_default();
+    let Some((scheme, rest)) = place.split_once("://") else { return place.to_owned() };
+    let host = rest.split(['/', '?']).next().unwrap_or_default();
+    format!("{scheme}://{host}")
 }
 
 fn detail(venue: &Venue, server: &WantedServer, pin: Option<&McpPin>) -> McpServerDetailView {

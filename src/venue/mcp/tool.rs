@@ -2,8 +2,9 @@
 
 use crate::domain::asset::AssetForm;
 use crate::domain::authority::ResourcePath;
+use crate::domain::call::SentMarks;
 use crate::domain::lattice::Namespace;
-use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MESSAGE_BYTES};
+use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MEDIA, MCP_MESSAGE_BYTES};
 use crate::domain::mcp::definition::{ToolDefinition, ToolEffect};
 use crate::domain::mcp::header::{ParamHeader, header_values, param_headers};
 use crate::domain::mcp::message::McpRequest;
@@ -13,8 +14,10 @@ use crate::venue::assets;
 use crate::venue::mcp_client::{McpEndpoint, McpFailure, PeerCall, SessionOwner, resolve_headers};
 use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, mask_result};
 use crate::venue::outbound::departure::Departure;
+use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
 use async_trait::async_trait;
-use serde_json::Value;
+use reqwest::header::HeaderMap;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +51,22 @@ impl ServerTool {
         )))
     }
 
+    /// Returns the marks of a call with an effect, and notes them for the ledger.
+    fn note_marks(&self, call: &Invocation<'_>, headers: &HeaderMap) -> Option<SentMarks> {
+        if self.definition.effect(self.endpoint.settings()) == ToolEffect::Read {
+            return None;
+        }
+        let mut marks = call.sent_marks();
+        if self.endpoint.destination().is_none() {
+            // A message to a program has no headers, and of the marks the trace alone.
+            (marks.key, marks.job) = (None, None);
+        } else if headers.contains_key(&IDEMPOTENCY_KEY) {
+            marks.key = None;
+        }
+        call.reads.note_sent(marks.clone());
+        Some(marks)
+    }
+
     async fn ask(&self, arguments: Value, call: &Invocation<'_>) -> Result<Value, OpError> {
         let params = header_values(&self.params, &arguments).map_err(|error| OpError::Invalid(error.to_string()))?;
         let (venue, owner) = (call.venue, &call.caller.owner);
@@ -60,11 +79,14 @@ impl ServerTool {
             Site::Api { .. } => None,
         };
         let peer = venue.catalog.mcp.peer(&self.endpoint, &venue.catalog.hosts, headers, turn);
+        let marks = self.note_marks(call, &peer.headers);
         let limit = call.time_limit();
         let patience = Duration::from_secs(self.endpoint.settings().timeout.unwrap_or(MCP_CALL_SECONDS)).min(limit);
         let asked = PeerCall {
-            request: McpRequest::call_tool(self.endpoint.next_id(), &self.definition.name, arguments),
+            request: McpRequest::call_tool(self.endpoint.next_id(), &self.definition.name, arguments)
+                .with_trace(marks.as_ref().map(|marks| marks.traceparent.clone())),
             params: &params,
+            marks: marks.as_ref(),
             patience,
             max_bytes: MCP_MESSAGE_BYTES,
             repeatable: self.is_repeatable,
@@ -83,8 +105,12 @@ impl ServerTool {
         let name = &self.definition.name;
         match read_answer(result, &self.definition) {
             Ok(ToolAnswer::Value { mut value, media }) => {
-                for found in media {
-                    keep_media(call, &mut value, found).await?;
+                let assets = ResourcePath::whole_namespace(Namespace::Assets);
+                let may_store = !media.is_empty() && call.permit("asset/store", assets).is_ok();
+                for (at, found) in media.into_iter().enumerate() {
+                    if let Some(shown) = show_media(&mut value, &found).filter(|_| may_store) {
+                        keep_media(call, shown, found, at).await;
+                    }
                 }
                 Ok(value.into())
             }
@@ -94,21 +120,27 @@ impl ServerTool {
     }
 }
 
-/// Stores the bytes of an item of the content as an asset, if the caller may store assets, and writes into the item where
-/// they are.
-async fn keep_media(call: &Invocation<'_>, value: &mut Value, found: MediaContent) -> Result<(), OpError> {
-    let MediaContent { item, mime_type, base64 } = found;
-    let Some(Value::Object(shown)) = value["content"].get_mut(item) else { return Ok(()) };
-    shown.insert("base64Bytes".to_owned(), base64.len().into());
-    if call.permit("asset/store", ResourcePath::whole_namespace(Namespace::Assets)).is_err() {
-        return Ok(());
+/// Writes the size of bytes into their item of the content, and returns the item.
+fn show_media<'v>(value: &'v mut Value, found: &MediaContent) -> Option<&'v mut Map<String, Value>> {
+    let shown = value.get_mut("content")?.get_mut(found.item)?.as_object_mut()?;
+    shown.insert("base64Bytes".to_owned(), found.base64.len().into());
+    Some(shown)
+}
+
+/// Stores bytes of the content as an asset, and writes into their item where they are. Each takes a write, so that only
+/// the first ones of a result are stored: `at` counts them.
+async fn keep_media(call: &Invocation<'_>, shown: &mut Map<String, Value>, found: MediaContent, at: usize) {
+    if at >= MCP_MEDIA {
+        shown.insert("notKept".to_owned(), format!("expected at most {MCP_MEDIA} of a result").into());
+        return;
     }
+    let MediaContent { mime_type, base64, .. } = found;
     let form = AssetForm { content_base64: Some(base64), content_type: Some(mime_type), ..AssetForm::default() };
     let draft = match form.draft(call.venue.now()) {
         Ok(draft) => draft,
         Err(error) => {
             shown.insert("notKept".to_owned(), error.to_string().into());
-            return Ok(());
+            return;
         }
     };
     match assets::put(call.venue, &call.caller.owner, &draft).await {
@@ -116,7 +148,6 @@ async fn keep_media(call: &Invocation<'_>, value: &mut Value, found: MediaConten
         // The call was made: an owner without room gets the rest of its result.
         Err(error) => drop(shown.insert("notKept".to_owned(), error.to_string().into())),
     }
-    Ok(())
 }
 
 #[async_trait]

@@ -1,5 +1,6 @@
 //! A request to a server, and its answer, whichever way it is sent.
 
+use crate::domain::call::SentMarks;
 use crate::domain::mcp::message::McpRequest;
 use serde_json::Value;
 use std::time::Duration;
@@ -10,6 +11,8 @@ pub(crate) struct PeerCall<'a> {
     pub(crate) request: McpRequest,
     /// Headers of its arguments.
     pub(crate) params: &'a [(String, String)],
+    /// Marks of a call with an effect, which go into headers; a program gets none of them.
+    pub(crate) marks: Option<&'a SentMarks>,
     /// Time without progress.
     pub(crate) patience: Duration,
     /// Most bytes of the answer.

@@ -6,8 +6,11 @@ use crate::domain::mcp::stream::StreamLimitError;
 use crate::domain::visible::quote_foreign;
 use crate::venue::failure::OpError;
 
-/// Statuses of HTTP after which the server may have done what it was asked.
-const UNKNOWN_STATUSES: [u16; 4] = [500, 502, 504, 524];
+/// Statuses from 500 on that say that nothing was done; after any other one the server may have done what it was asked.
+const NOTHING_DONE: [u16; 3] = [501, 503, 505];
+
+/// Statuses below 500 of refusals that aren't about the protocol: another login, and another time.
+const OTHER_REFUSALS: [u16; 5] = [401, 403, 408, 425, 429];
 
 /// Codes of JSON-RPC: wrong parameters, and methods that the server doesn't have.
 const INVALID_PARAMS: i64 = -32602;
@@ -68,9 +71,14 @@ impl McpFailure {
         }
     }
 
-    /// Whether the server has refused to begin a session.
+    /// Whether the server has refused to begin a session as one without sessions does. A server that wants another login,
+    /// or can't answer now, says nothing of its revisions.
     pub(super) fn is_refused_handshake(&self) -> bool {
-        matches!(self, Self::Handshake(why) if matches!(**why, Self::Rpc { .. } | Self::Status { .. }))
+        let Self::Handshake(why) = self else { return false };
+        match **why {
+            Self::Rpc { status, .. } | Self::Status { status, .. } => status < 500 && !OTHER_REFUSALS.contains(&status),
+            _ => false,
+        }
     }
 
     /// Returns the error of an operation. `shown` names the server; `may_have_run`: the request has left, and must not be
@@ -91,9 +99,11 @@ impl McpFailure {
         let is_unknown = may_have_run
             && match &self {
                 Self::Transport(error) => !matches!(error, OpError::Denied(_)),
-                Self::Status { status, .. } => UNKNOWN_STATUSES.contains(status),
+                Self::Status { status, .. } | Self::Rpc { status, .. } => {
+                    *status >= 500 && !NOTHING_DONE.contains(status)
+                }
                 Self::Answer(_) | Self::Stream(_) | Self::Ended | Self::Silent { .. } => true,
-                Self::Rpc { .. } | Self::Handshake(_) | Self::SessionOver => false,
+                Self::Handshake(_) | Self::SessionOver => false,
             };
         if is_unknown {
             return OpError::OutcomeUnknown(text);
@@ -118,5 +128,46 @@ impl McpFailure {
 impl From<OpError> for McpFailure {
     fn from(error: OpError) -> Self {
         Self::Transport(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn what_may_have_run_is_told_from_what_has_not() {
+        let status = |status| McpFailure::Status { status, challenge: None };
+        let rpc = |status| McpFailure::Rpc {
+            status,
+            error: RpcError { code: -32603, message: "no".into(), data: Value::Null },
+        };
+        let denied = || McpFailure::Transport(OpError::Denied("no".into()));
+        let broken = || McpFailure::Transport(OpError::Upstream("no".into()));
+        for (failure, is_unknown) in [
+            (status(500), true),
+            (status(502), true),
+            (status(520), true),
+            (rpc(500), true),
+            (status(503), false),
+            (status(404), false),
+            (rpc(200), false),
+            (denied(), false),
+            (broken(), true),
+            (McpFailure::Ended, true),
+            (McpFailure::Silent { seconds: 1 }, true),
+            (McpFailure::SessionOver, false),
+            (McpFailure::Handshake(Box::new(status(502))), false),
+        ] {
+            let text = failure.to_string();
+            let error = failure.into_op_error("it", true);
+            assert_eq!(matches!(error, OpError::OutcomeUnknown(_)), is_unknown, "{text}: {error:?}");
+        }
+        assert!(!matches!(broken().into_op_error("it", false), OpError::OutcomeUnknown(_)), "nothing has left");
+        for (failure, is_refusal) in [(status(400), true), (rpc(200), true), (status(401), false), (status(503), false)]
+        {
+            assert_eq!(McpFailure::Handshake(Box::new(failure)).is_refused_handshake(), is_refusal);
+        }
     }
 }

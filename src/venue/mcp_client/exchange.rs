@@ -3,6 +3,7 @@
 use super::call::Exchanged;
 use super::endpoint::McpEndpoint;
 use super::error::McpFailure;
+use crate::domain::call::SentMarks;
 use crate::domain::limits::MCP_MESSAGE_BYTES;
 use crate::domain::mcp::header::encode_value;
 use crate::domain::mcp::message::{McpRequest, RpcError, ServerMessage, reply_to_server};
@@ -10,6 +11,7 @@ use crate::domain::mcp::revision::{HANDSHAKE, ProtocolEra, STATELESS};
 use crate::domain::mcp::stream::{MessageStream, is_id};
 use crate::venue::failure::OpError;
 use crate::venue::outbound::departure::Departure;
+use crate::venue::outbound::endpoint::add_marks;
 use crate::venue::outbound::send::{HttpSender, OutgoingRequest};
 use bytes::BytesMut;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -55,6 +57,8 @@ pub(super) struct WireExchange<'a> {
     pub(super) departure: &'a Departure,
     /// Whether the request may be sent again.
     pub(super) repeatable: bool,
+    /// Marks of a call with an effect.
+    pub(super) marks: Option<&'a SentMarks>,
 }
 
 impl WireExchange<'_> {
@@ -115,13 +119,14 @@ impl WireExchange<'_> {
         self.endpoint.sender(self.hosts).prepare(self.endpoint.url(), headers, body)
     }
 
-    /// Ends a session at the server, as far as it lets it.
+    /// Ends a session at the server, as far as it lets it. That this has left says nothing of the request.
     pub(super) async fn end_session(&self, session: &SessionHeaders) {
         if session.id.is_none() {
             return;
         }
         if let Ok(headers) = self.session_headers(session) {
-            let sent = self.open(Method::DELETE, None, headers);
+            let departure = Departure::default();
+            let sent = self.open_noting(Method::DELETE, None, headers, &departure);
             let _ = tokio::time::timeout(NOTICE_TIME, sent).await;
         }
     }
@@ -145,6 +150,16 @@ impl WireExchange<'_> {
     }
 
     async fn open(&self, method: Method, body: Option<&Value>, headers: HeaderMap) -> Result<Response, McpFailure> {
+        self.open_noting(method, body, headers, self.departure).await
+    }
+
+    async fn open_noting(
+        &self,
+        method: Method,
+        body: Option<&Value>,
+        headers: HeaderMap,
+        departure: &Departure,
+    ) -> Result<Response, McpFailure> {
         let body =
             body.map(|body| (body.to_string().into_bytes().into(), HeaderValue::from_static("application/json")));
         let ask = OutgoingRequest {
@@ -156,13 +171,18 @@ impl WireExchange<'_> {
             repeatable: self.repeatable,
             shown: Some(self.endpoint.display_name()),
         };
-        Ok(self.endpoint.sender(self.hosts).open(&ask, self.departure).await?)
+        Ok(self.endpoint.sender(self.hosts).open(&ask, departure).await?)
     }
 
     async fn ask(&self, request: &McpRequest, headers: HeaderMap, era: ProtocolEra) -> Result<Exchanged, McpFailure> {
         let body = request.body(era, request.method == "tools/call");
         let silent = || McpFailure::Silent { seconds: self.patience.as_secs() };
-        let sent = self.open(Method::POST, Some(&body), headers.clone());
+        // The marks are of the call alone: who sees the key twice takes the second request for the same call.
+        let mut marked = headers.clone();
+        if let Some(marks) = self.marks {
+            add_marks(&mut marked, marks)?;
+        }
+        let sent = self.open(Method::POST, Some(&body), marked);
         let response = tokio::time::timeout(self.patience, sent).await.unwrap_or_else(|_| Err(silent()))?;
         let status = response.status().as_u16();
         let session = response.headers().get(SESSION_ID).and_then(|id| id.to_str().ok()).filter(|id| is_id(id));
@@ -206,12 +226,14 @@ impl WireExchange<'_> {
             let mut headers = headers.clone();
             headers.insert(LAST_EVENT_ID, plain_value(last)?);
             headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+            parser.break_off();
             tokio::time::sleep(parser.retry()).await;
             let sent = self.open(Method::GET, None, headers);
-            response = tokio::time::timeout(self.patience, sent).await.unwrap_or(Err(McpFailure::Ended))?;
-            if !response.status().is_success() {
-                return Err(ended);
-            }
+            // The request has left, whatever hinders this one.
+            response = match tokio::time::timeout(self.patience, sent).await {
+                Ok(Ok(response)) if response.status().is_success() => response,
+                Ok(_) | Err(_) => return Err(ended),
+            };
         }
         Err(McpFailure::Ended)
     }
@@ -227,11 +249,12 @@ impl WireExchange<'_> {
         let mut response = response;
         let patience = tokio::time::sleep(self.patience);
         let mut patience = std::pin::pin!(patience);
+        let silent = || McpFailure::Silent { seconds: self.patience.as_secs() };
         loop {
             let chunk = tokio::select! {
                 biased;
                 chunk = response.chunk() => chunk,
-                () = &mut patience => return Err(McpFailure::Silent { seconds: self.patience.as_secs() }),
+                () = &mut patience => return Err(silent()),
             };
             let chunk = match chunk {
                 Ok(Some(chunk)) => chunk,
@@ -258,7 +281,11 @@ impl WireExchange<'_> {
                     ServerMessage::Request { id, method } if era == ProtocolEra::Handshake => {
                         let reply = reply_to_server(&id, &method);
                         let sent = self.open(Method::POST, Some(&reply), headers.clone());
-                        let _ = tokio::time::timeout(NOTICE_TIME, sent).await;
+                        tokio::select! {
+                            biased;
+                            _ = tokio::time::timeout(NOTICE_TIME, sent) => {}
+                            () = &mut patience => return Err(silent()),
+                        }
                     }
                     ServerMessage::Request { .. } | ServerMessage::Notice | ServerMessage::Answer { .. } => {}
                 }

@@ -28,7 +28,8 @@ pub(crate) async fn list_tools(peer: &McpPeer<'_>) -> Result<ToolListing, OpErro
     let shown = peer.endpoint.display_name();
     let late = |_| Err(McpFailure::Silent { seconds: MCP_LIST_TIME.as_secs() });
     let listed = tokio::time::timeout(MCP_LIST_TIME, read_pages(peer)).await.unwrap_or_else(late);
-    listed.map_err(|failure| failure.into_op_error(&shown, false))
+    // People read the error, and it is logged: a server may have repeated in it what it was sent.
+    listed.map_err(|failure| failure.into_op_error(&shown, false).map_text(|text| peer.mask().text(&text).into_owned()))
 }
 
 async fn read_pages(peer: &McpPeer<'_>) -> Result<ToolListing, McpFailure> {
@@ -38,7 +39,8 @@ async fn read_pages(peer: &McpPeer<'_>) -> Result<ToolListing, McpFailure> {
     let mut left = MCP_LIST_BYTES;
     for _ in 0..MCP_LIST_PAGES {
         let request = McpRequest::list_tools(peer.endpoint.next_id(), cursor.as_deref());
-        let call = PeerCall { request, params: &[], patience: MCP_LIST_TIME, max_bytes: left, repeatable: true };
+        let call =
+            PeerCall { request, params: &[], marks: None, patience: MCP_LIST_TIME, max_bytes: left, repeatable: true };
         let answer = peer.ask(&call, &Departure::default()).await?;
         left = left.saturating_sub(answer.bytes);
         let wrong = |error: &dyn std::fmt::Display| McpFailure::Answer(format!("its list of tools: {error}"));
@@ -50,7 +52,9 @@ async fn read_pages(peer: &McpPeer<'_>) -> Result<ToolListing, McpFailure> {
                 return Err(wrong(&format!("expected at most {MCP_LISTED_TOOLS} tools, got more")));
             }
             if !names.insert(tool.name.clone()) {
-                listing.skipped.push(SkippedTool::new(&tool.name, &"another tool of the list has this name"));
+                if listing.skipped.len() < MCP_LISTED_TOOLS {
+                    listing.skipped.push(SkippedTool::new(&tool.name, &"another tool of the list has this name"));
+                }
             } else if settings.allows(&tool.name) {
                 listing.tools.push(tool);
             }

@@ -5,8 +5,10 @@ use super::endpoint::McpEndpoint;
 use super::error::McpFailure;
 use super::exchange::{SessionHeaders, WireExchange};
 use super::session::{self, SessionOwner, SessionTable};
+use crate::domain::chat::HeaderText;
 use crate::domain::mcp::message::{McpRequest, cancelled_notice};
 use crate::domain::mcp::revision::{EraHint, ProtocolEra, RevisionChoice};
+use crate::domain::secret::{Mask, PlainSecret};
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::send::HttpSender;
 use reqwest::header::HeaderMap;
@@ -28,6 +30,20 @@ pub(crate) struct McpPeer<'a> {
 }
 
 impl McpPeer<'_> {
+    /// Returns the mask of all secrets that the server is sent.
+    pub(super) fn mask(&self) -> Mask {
+        let mut mask = self.endpoint.mask().clone();
+        for (header, text) in &self.endpoint.settings().headers {
+            let HeaderText::Secret { name, prefix } = text else { continue };
+            let sent = self.headers.get(header).and_then(|value| value.to_str().ok());
+            let value = sent.and_then(|sent| sent.strip_prefix(prefix.as_str()));
+            if let Some(Ok(value)) = value.map(|value| PlainSecret::new(value.to_owned())) {
+                mask.add(name, &value);
+            }
+        }
+        mask
+    }
+
     /// Sends a request. `departure` says afterwards whether it may have left.
     pub(crate) async fn ask(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
         if let Some(program) = self.endpoint.program() {
@@ -78,7 +94,7 @@ impl McpPeer<'_> {
         }
     }
 
-    fn exchange<'e>(&'e self, call: &PeerCall<'_>, departure: &'e Departure) -> WireExchange<'e> {
+    fn exchange<'e>(&'e self, call: &PeerCall<'e>, departure: &'e Departure) -> WireExchange<'e> {
         WireExchange {
             endpoint: self.endpoint,
             hosts: self.hosts,
@@ -87,6 +103,7 @@ impl McpPeer<'_> {
             max_bytes: call.max_bytes,
             departure,
             repeatable: call.repeatable,
+            marks: call.marks,
         }
     }
 
@@ -107,7 +124,7 @@ impl McpPeer<'_> {
             let session = self.sessions.get_or_begin(exchange, turn).await?;
             self.endpoint.set_era(ProtocolEra::Handshake);
             match self.ask_cancellable(exchange, request, &session).await {
-                Err(McpFailure::SessionOver) => self.sessions.forget(exchange, turn),
+                Err(McpFailure::SessionOver) => self.sessions.forget(exchange, turn, &session),
                 asked => return asked,
             }
         }

@@ -3,7 +3,8 @@
 
 use super::call::{Exchanged, PeerCall};
 use super::error::McpFailure;
-use crate::domain::limits::{MCP_LIST_TIME, MCP_MESSAGE_BYTES, MCP_STREAM_MESSAGES};
+use crate::domain::decode;
+use crate::domain::limits::{MCP_LIST_TIME, MCP_MESSAGE_BYTES, MCP_STREAM_BYTES, MCP_STREAM_MESSAGES};
 use crate::domain::mcp::message::{
     McpRequest, RpcError, ServerMessage, cancelled_notice, initialized_notice, reply_to_server,
 };
@@ -16,12 +17,17 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio_util::task::AbortOnDropHandle;
 
-/// Messages that may wait for one who reads or writes them.
+/// Messages that may wait for the program to read them.
 const QUEUED: usize = 256;
+
+/// Pause before a program is started again that could not be started.
+const START_PAUSE: Duration = Duration::from_secs(5);
 
 /// Id of the request that begins a session; those of calls are greater.
 const HANDSHAKE_ID: u64 = 0;
@@ -40,27 +46,45 @@ pub struct McpProgram {
 /// The server that a program is, whether it runs or not.
 pub(super) struct ProgramServer {
     program: McpProgram,
-    running: tokio::sync::Mutex<Option<Arc<RunningProgram>>>,
+    slot: tokio::sync::Mutex<ProgramSlot>,
 }
 
-/// A program that runs; it is killed with this value.
+/// The program as it runs now, and its last failure to start with the pause after that.
+#[derive(Default)]
+struct ProgramSlot {
+    running: Option<Arc<RunningProgram>>,
+    failed: Option<(AbortOnDropHandle<()>, String)>,
+}
+
+/// A program that runs. It is killed with this value, and its pipes are closed, so that programs which it has started
+/// itself come to the end of their stdin.
 struct RunningProgram {
     /// Lines for its stdin.
     lines: mpsc::Sender<Vec<u8>>,
     waiting: Arc<WaitingCalls>,
     era: ProtocolEra,
     _child: Child,
+    _pipes: [AbortOnDropHandle<()>; 2],
 }
 
-/// Where each call reads messages, by the id of the call.
-type Readers = HashMap<u64, mpsc::Sender<Arc<[u8]>>>;
+/// Where the messages of a call go.
+struct AwaitedAnswer {
+    answer: oneshot::Sender<ProgramAnswer>,
+    progress: Arc<Notify>,
+}
 
-/// Calls that wait for messages of a program; `None` once it has ended.
-struct WaitingCalls(Mutex<Option<Readers>>);
+/// An answer of a program, with the bytes of its message.
+struct ProgramAnswer {
+    outcome: Result<Value, RpcError>,
+    bytes: usize,
+}
+
+/// Calls that wait for messages of a program, by their id; `None` once it has ended.
+struct WaitingCalls(Mutex<Option<HashMap<u64, AwaitedAnswer>>>);
 
 impl ProgramServer {
     pub(super) fn new(program: McpProgram) -> Self {
-        Self { program, running: tokio::sync::Mutex::default() }
+        Self { program, slot: tokio::sync::Mutex::default() }
     }
 
     /// Returns the name of the program, for errors.
@@ -86,24 +110,32 @@ impl ProgramServer {
     }
 
     async fn get_or_start(&self, choice: RevisionChoice) -> Result<Arc<RunningProgram>, McpFailure> {
-        let mut running = self.running.lock().await;
-        if let Some(found) = running.as_ref().filter(|found| !found.waiting.has_ended()) {
+        if !self.program.may_start {
+            let text = "only `trellis up` starts programs as MCP servers, unless `mcp.commands` says that others do";
+            return Err(OpError::Denied(text.to_owned()).into());
+        }
+        let mut slot = self.slot.lock().await;
+        if let Some(found) = slot.running.as_ref().filter(|found| !found.waiting.has_ended()) {
             return Ok(Arc::clone(found));
         }
         // What has ended is reaped before the next one starts.
-        *running = None;
-        let started = Arc::new(self.start(choice).await?);
-        *running = Some(Arc::clone(&started));
+        slot.running = None;
+        if let Some((_, why)) = slot.failed.as_ref().filter(|(pause, _)| !pause.is_finished()) {
+            let text = format!("{why}; it is started again {} s after that", START_PAUSE.as_secs());
+            return Err(OpError::Upstream(text).into());
+        }
+        let started = self.start(choice).await;
+        slot.failed = started.as_ref().err().map(|failure| {
+            (AbortOnDropHandle::new(tokio::spawn(tokio::time::sleep(START_PAUSE))), failure.to_string())
+        });
+        let started = Arc::new(started?);
+        slot.running = Some(Arc::clone(&started));
         Ok(started)
     }
 
     async fn start(&self, choice: RevisionChoice) -> Result<RunningProgram, McpFailure> {
-        let McpProgram { command, env, may_start } = &self.program;
+        let McpProgram { command, env, .. } = &self.program;
         let name = self.name();
-        if !may_start {
-            let text = "only `trellis up` starts programs as MCP servers, unless `mcp.commands` says that others do";
-            return Err(OpError::Denied(text.to_owned()).into());
-        }
         let mut child = Command::new(name)
             .args(command.iter().skip(1))
             .env_clear()
@@ -118,11 +150,13 @@ impl ProgramServer {
             return Err(McpFailure::Ended);
         };
         let (lines, queued) = mpsc::channel(QUEUED);
-        let waiting = Arc::new(WaitingCalls(Mutex::new(Some(Readers::new()))));
-        tokio::spawn(write_lines(stdin, queued));
-        tokio::spawn(read_lines(stdout, Arc::clone(&waiting), lines.clone()));
+        let waiting = Arc::new(WaitingCalls(Mutex::new(Some(HashMap::new()))));
+        let pipes = [
+            AbortOnDropHandle::new(tokio::spawn(write_lines(stdin, queued))),
+            AbortOnDropHandle::new(tokio::spawn(read_lines(stdout, Arc::clone(&waiting), lines.clone()))),
+        ];
         let era = ProtocolEra::first(choice);
-        RunningProgram { lines, waiting, era, _child: child }.shake_hands(choice).await
+        RunningProgram { lines, waiting, era, _child: child, _pipes: pipes }.shake_hands(choice).await
     }
 }
 
@@ -136,6 +170,7 @@ impl RunningProgram {
         let hello = PeerCall {
             request: McpRequest::initialize(HANDSHAKE_ID),
             params: &[],
+            marks: None,
             patience: MCP_LIST_TIME,
             max_bytes: MCP_MESSAGE_BYTES,
             repeatable: true,
@@ -161,7 +196,7 @@ impl RunningProgram {
 
     async fn ask(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
         let id = call.request.id;
-        let mut messages = self.waiting.register(id)?;
+        let (mut answer, progress) = self.waiting.register(id)?;
         let mut guard = ProgramCall { waiting: &self.waiting, lines: &self.lines, id, is_asked: false };
         let patience = tokio::time::sleep(call.patience);
         let mut patience = std::pin::pin!(patience);
@@ -176,35 +211,26 @@ impl RunningProgram {
         }
         let mut steps = 0;
         loop {
-            let message = tokio::select! {
+            tokio::select! {
                 biased;
-                message = messages.recv() => message,
-                () = &mut patience => return Err(silent()),
-            };
-            let Some(message) = message else {
-                guard.is_asked = false;
-                return Err(McpFailure::Ended);
-            };
-            match ServerMessage::read(&message, id) {
-                Ok(ServerMessage::Answer { id: Some(answered), outcome }) if answered == id => {
+                answered = &mut answer => {
                     guard.is_asked = false;
-                    return take_answer(call, message.len(), outcome);
+                    return take_answer(call, answered.map_err(|_| McpFailure::Ended)?);
                 }
-                Ok(ServerMessage::Progress) if steps == MCP_STREAM_MESSAGES => {
-                    return Err(StreamLimitError::Messages.into());
-                }
-                Ok(ServerMessage::Progress) => {
-                    steps += 1;
-                    patience.set(tokio::time::sleep(call.patience));
-                }
-                // Messages of other calls, notifications, and what a program says on stdout by mistake.
-                Ok(_) | Err(_) => {}
+                () = progress.notified() => {}
+                () = &mut patience => return Err(silent()),
             }
+            if steps == MCP_STREAM_MESSAGES {
+                return Err(StreamLimitError::Messages.into());
+            }
+            steps += 1;
+            patience.set(tokio::time::sleep(call.patience));
         }
     }
 }
 
-fn take_answer(call: &PeerCall<'_>, bytes: usize, outcome: Result<Value, RpcError>) -> Result<Exchanged, McpFailure> {
+fn take_answer(call: &PeerCall<'_>, answer: ProgramAnswer) -> Result<Exchanged, McpFailure> {
+    let ProgramAnswer { outcome, bytes } = answer;
     if bytes > call.max_bytes {
         return Err(McpFailure::Answer(format!("its answer has more than {} bytes", call.max_bytes)));
     }
@@ -233,13 +259,13 @@ impl Drop for ProgramCall<'_> {
 }
 
 impl WaitingCalls {
-    /// Returns what a call will read.
-    fn register(&self, id: u64) -> Result<mpsc::Receiver<Arc<[u8]>>, McpFailure> {
-        let (send, receive) = mpsc::channel(QUEUED);
+    /// Returns where a call gets its answer, and the news that it makes progress.
+    fn register(&self, id: u64) -> Result<(oneshot::Receiver<ProgramAnswer>, Arc<Notify>), McpFailure> {
+        let ((answer, awaited), progress) = (oneshot::channel(), Arc::new(Notify::new()));
         match self.0.lock().as_mut() {
             Some(calls) => {
-                calls.insert(id, send);
-                Ok(receive)
+                calls.insert(id, AwaitedAnswer { answer, progress: Arc::clone(&progress) });
+                Ok((awaited, progress))
             }
             None => Err(McpFailure::Ended),
         }
@@ -251,12 +277,26 @@ impl WaitingCalls {
         }
     }
 
-    /// Hands a message on to all calls. One that reads too slowly is given up.
-    fn hand_on(&self, message: &[u8]) {
-        let message: Arc<[u8]> = message.into();
-        if let Some(calls) = self.0.lock().as_mut() {
-            calls.retain(|_, call| call.try_send(Arc::clone(&message)).is_ok());
+    /// Hands a message on to its call: however many there are, they cost other calls nothing. Returns the reply to a
+    /// request of the program.
+    fn hand_on(&self, line: &[u8]) -> Option<Value> {
+        // What a program says on stdout by mistake is no message.
+        match ServerMessage::read(line, HANDSHAKE_ID).ok()? {
+            ServerMessage::Request { id, method } => return Some(reply_to_server(&id, &method)),
+            ServerMessage::Answer { id: Some(id), outcome } => {
+                let found = self.0.lock().as_mut().and_then(|calls| calls.remove(&id));
+                if let Some(call) = found {
+                    let _ = call.answer.send(ProgramAnswer { outcome, bytes: line.len() });
+                }
+            }
+            ServerMessage::Progress | ServerMessage::Notice => {
+                let token = progress_token(line)?;
+                let calls = self.0.lock();
+                calls.as_ref()?.get(&token)?.progress.notify_one();
+            }
+            ServerMessage::Answer { id: None, .. } => {}
         }
+        None
     }
 
     fn has_ended(&self) -> bool {
@@ -267,6 +307,13 @@ impl WaitingCalls {
     fn end(&self) {
         *self.0.lock() = None;
     }
+}
+
+/// Returns the token of a notification of progress, which is the id of its call.
+fn progress_token(line: &[u8]) -> Option<u64> {
+    let message = decode::answer_json(line).ok()?;
+    let is_progress = message["method"] == "notifications/progress";
+    message["params"]["progressToken"].as_u64().filter(|_| is_progress)
 }
 
 /// Returns a message as a line.
@@ -285,20 +332,49 @@ async fn write_lines(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) 
     }
 }
 
-/// Reads lines until the end, hands them on, and answers requests of the program.
+/// Reads lines until the end, hands them on, and answers requests of the program. A line that is too long is skipped: it
+/// is of one call, and others wait for answers, too.
 async fn read_lines(stdout: ChildStdout, waiting: Arc<WaitingCalls>, lines: mpsc::Sender<Vec<u8>>) {
     let (mut stdout, mut line) = (BufReader::new(stdout), Vec::new());
-    let limit = MCP_MESSAGE_BYTES as u64 + 1;
+    let (limit, mut skipped) = (MCP_MESSAGE_BYTES as u64 + 1, 0);
     loop {
         line.clear();
         let read = (&mut stdout).take(limit).read_until(b'\n', &mut line).await;
-        if !matches!(read, Ok(1..)) || line.len() > MCP_MESSAGE_BYTES {
+        if !matches!(read, Ok(1..)) || skipped > MCP_STREAM_BYTES {
             return waiting.end();
         }
-        if let Ok(ServerMessage::Request { id, method }) = ServerMessage::read(&line, HANDSHAKE_ID) {
-            let _ = lines.try_send(line_of(&reply_to_server(&id, &method)));
-        } else {
-            waiting.hand_on(&line);
+        if skipped > 0 || line.len() > MCP_MESSAGE_BYTES {
+            skipped = if line.ends_with(b"\n") { 0 } else { skipped + line.len() };
+            continue;
         }
+        if let Some(reply) = waiting.hand_on(&line) {
+            let _ = lines.try_send(line_of(&reply));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn messages_of_one_call_are_in_the_way_of_no_other() {
+        let calls = WaitingCalls(Mutex::new(Some(HashMap::new())));
+        let (mut quiet, no_progress) = calls.register(1).unwrap();
+        let (_loud, progress) = calls.register(2).unwrap();
+        let step = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2}}"#;
+        let log = br#"{"jsonrpc":"2.0","method":"notifications/message","params":{"progressToken":1}}"#;
+        for _ in 0..1_000 {
+            assert!(calls.hand_on(step).is_none() && calls.hand_on(log).is_none());
+        }
+        assert!(progress.notified().now_or_never().is_some() && no_progress.notified().now_or_never().is_none());
+        let reply = calls.hand_on(br#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#).unwrap();
+        assert_eq!(reply["id"], 2, "a request of the program has its own ids");
+        assert!(calls.hand_on(b"not a message").is_none() && quiet.try_recv().is_err());
+        assert!(calls.hand_on(br#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#).is_none());
+        assert_eq!(quiet.try_recv().unwrap().outcome.unwrap()["a"], 1);
+        calls.end();
+        assert!(calls.register(3).is_err() && calls.hand_on(step).is_none());
     }
 }

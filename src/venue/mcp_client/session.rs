@@ -30,6 +30,8 @@ struct SessionCacheKey {
     owner: Owner,
     session: SessionKey,
     server: ServerName,
+    /// Hash of the server's URL and headers: another server that gets the name later gets no session of this one.
+    place: String,
 }
 
 /// A session with the turn that it is of.
@@ -56,14 +58,9 @@ impl SessionTable {
         of: &SessionOwner,
     ) -> Result<Arc<SessionHeaders>, McpFailure> {
         let key = cache_key(exchange, of);
-        match self.0.get(&key) {
-            Some(known) if known.turn == of.turn => return Ok(known.headers),
-            // The turn before has left it.
-            Some(old) => {
-                self.0.remove(&key);
-                exchange.end_session(&old.headers).await;
-            }
-            None => {}
+        // The turn before has left its session.
+        if let Some((_, old)) = self.0.remove_if(&key, |known| known.turn != of.turn) {
+            exchange.end_session(&old.headers).await;
         }
         let begin = async {
             let headers = Arc::new(begin(exchange).await?);
@@ -72,15 +69,16 @@ impl SessionTable {
         Ok(self.0.get_or_insert_async(&key, begin).await?.headers)
     }
 
-    /// Forgets the session of a turn, because it is over.
-    pub(super) fn forget(&self, exchange: &WireExchange<'_>, of: &SessionOwner) {
-        self.0.remove(&cache_key(exchange, of));
+    /// Forgets a session that is over. Another call of the turn may have begun the next one already, which stays.
+    pub(super) fn forget(&self, exchange: &WireExchange<'_>, of: &SessionOwner, over: &Arc<SessionHeaders>) {
+        self.0.remove_if(&cache_key(exchange, of), |known| Arc::ptr_eq(&known.headers, over));
     }
 }
 
 fn cache_key(exchange: &WireExchange<'_>, of: &SessionOwner) -> SessionCacheKey {
-    let server = exchange.endpoint.settings().name.clone();
-    SessionCacheKey { owner: of.owner.clone(), session: of.session.clone(), server }
+    let settings = exchange.endpoint.settings();
+    let (server, place) = (settings.name.clone(), settings.place_hash());
+    SessionCacheKey { owner: of.owner.clone(), session: of.session.clone(), server, place }
 }
 
 /// Begins a session. Its messages do nothing that counts: whether they have left says nothing of the request after them.
@@ -98,6 +96,7 @@ async fn shake_hands(exchange: &WireExchange<'_>) -> Result<SessionHeaders, McpF
         max_bytes: exchange.max_bytes,
         departure: &departure,
         repeatable: true,
+        marks: None,
     };
     let request = McpRequest::initialize(exchange.endpoint.next_id());
     let answer = exchange.ask_in_session(&request, &SessionHeaders { id: None, revision: None }).await?;

@@ -82,17 +82,6 @@ pub fn mask_result(mask: &Mask, result: Result<OpOutput, OpError>) -> Result<OpO
         return result;
     }
     let text = |text: String| mask.text(&text).into_owned();
-    result.map(|output| OpOutput { value: mask.value(output.value), ..output }).map_err(|error| match error {
-        error @ OpError::Arguments { .. } => OpError::Invalid(text(error.to_string())),
-        OpError::Invalid(error) => OpError::Invalid(text(error)),
-        OpError::Denied(error) => OpError::Denied(text(error)),
-        OpError::NotFound(error) => OpError::NotFound(text(error)),
-        OpError::Conflict(error) => OpError::Conflict(text(error)),
-        OpError::Limit(error) => OpError::Limit(text(error)),
-        OpError::Failed(error) => OpError::Failed(text(error)),
-        OpError::Upstream(error) => OpError::Upstream(text(error)),
-        OpError::Timeout(error) => OpError::Timeout(text(error)),
-        OpError::OutcomeUnknown(error) => OpError::OutcomeUnknown(text(error)),
-        error @ (OpError::Fenced | OpError::Store(_)) => error,
-    })
+    let masked = result.map(|output| OpOutput { value: mask.value(output.value), ..output });
+    masked.map_err(|error| error.map_text(text))
 }

@@ -104,8 +104,12 @@ impl PinnedOperation {
         let invalid = |rule: &dyn fmt::Display| OpError::Invalid(format!("`{}`: {rule}", quote_foreign(asked)));
         let declared = declared.map_err(|error| invalid(&error))?;
         let path = declared.own_path();
-        if catalog.resolve(&path).is_none() {
+        if !catalog.is_of_view(&path) {
             declared.check().map_err(|error| invalid(&error))?;
+            if catalog.resolve(&path).is_some() {
+                let taken = format!("`{path}` is an operation of the venue, give the record another name");
+                return Err(invalid(&taken));
+            }
             return Err(OpError::Invalid(format!(
                 "`{}` declares a tool: an agent calls it if its `tools` name it",
                 quote_foreign(asked)

@@ -19,7 +19,6 @@ use crate::domain::job::Parent;
 use crate::domain::lattice::address::localise;
 use crate::domain::lattice::catalog::{DECLARED_JOBS, RUN};
 use crate::domain::load::LoadsByLevel;
-use crate::domain::mcp::name::split_path;
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
@@ -326,12 +325,10 @@ impl CallRound<'_> {
         Ok(made.with_needs(used))
     }
 
-    /// Notes the marks of a call with an effect that leaves the venue, for the record of its begin. Servers of the Model
-    /// Context Protocol are sent none.
+    /// Notes the marks of a call with an effect that leaves the venue, for the record of its begin.
     fn note_marks(&self, index: u32, call: &PlannedCall, settled: &dispatch::ResolvedOperation) {
-        let spec = &settled.found.spec;
-        let is_marked = settled.goes_outside() && split_path(&spec.path).is_none();
-        if is_marked && matches!(spec.effect, Effect::Once | Effect::Idempotent) {
+        let effect = settled.found.spec.effect;
+        if settled.goes_outside() && matches!(effect, Effect::Once | Effect::Idempotent) {
             let reads = Reads::default();
             let marks = self.invocation(index, call, &NO_SECTIONS, &reads).sent_marks();
             self.marks.lock().insert(index, marks);

@@ -119,3 +119,18 @@ fn apply_warns_of_tools_and_capabilities_that_can_not_work() {
         assert!((done.code == 0) == part.is_empty() && done.err.contains(part), "{config}: strict {done:#?}");
     }
 }
+
+#[test]
+fn files_warn_and_nobody_takes_the_place_of_their_jobs() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = |queue: &str| json!({"name": "ocr", "description": "Reads a scan.", "jobs": {"queue": queue}});
+    let away = tool("away", json!({"url": "https://nowhere.example/{id}"}));
+    std::fs::write(dir.path().join("shop.json"), json!({"tools": [job("ocr"), away]}).to_string()).unwrap();
+    let up = crate::support::cli::Up::start_in(dir, &["catalog.tools=shop.json"]);
+    assert!(up.process.log().contains("host `nowhere.example` port 443 is not one"), "{}", up.process.log());
+    let done = apply(&up, "clerk", RULES, json!({"tools": [job("mine")]}));
+    assert!(done.code != 0 && done.err.contains("is the name of the tool of `v/ops/jobs/ocr`"), "{done:#?}");
+    up.run(&["lattice", "write", "o/ocr", &job("mine").to_string()]).ok();
+    let done = up.run(&["tool", "try", "o/ocr"]);
+    assert!(done.code != 0 && done.err.contains("`v/ops/jobs/ocr` is an operation of the venue"), "{done:#?}");
+}

@@ -49,13 +49,21 @@ fn what_a_service_answers_decides_what_becomes_of_a_call() {
         let done = tried(name);
         assert!(done.code != 0 && done.err.contains(part), "{name}: expected `{part}`, got {done:#?}");
     }
+    let listed = up.run(&["job", "list", "--outcome", "unknown"]).ok();
+    for name in ["odd", "broken", "hangs", "dropped", "again", "busy_once"] {
+        assert!(listed.contains(&format!("v/ops/shop/{name}")), "`{name}` is not listed: {listed}");
+    }
+    assert!(!listed.contains("v/ops/shop/pay"), "{listed}");
     for (begin, count) in
         [("POST /broken", 1), ("POST /hangs", 1), ("POST /drops", 1), ("POST /pay", 1), ("GET /leave", 1)]
     {
         assert_eq!(service.requests(begin).len(), count, "{begin}");
     }
     assert_eq!(service.requests("GET /drops").len(), 3, "what only reads is asked for again");
-    assert_eq!(service.requests("POST /always-busy").len(), 4, "three of `repeatable`, one of `once`");
+    let busy = service.requests("POST /always-busy");
+    assert_eq!(busy.len(), 4, "three of `repeatable`, one of `once`");
+    let keys: Vec<_> = busy[..3].iter().map(|request| header(request, "idempotency-key")).collect();
+    assert!(keys[0].is_some() && keys.iter().all(|key| *key == keys[0]), "one call, one key: {keys:?}");
     assert_eq!(service.requests("GET /stolen").len(), 0, "a redirect to another host is not followed");
 }
 

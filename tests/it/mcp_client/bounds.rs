@@ -1,12 +1,15 @@
 //! Servers that attack or fail: each costs its own tools, and nothing else.
 
-use super::{ClientSite, RULES, shop_agent, told};
+use super::{ClientSite, RULES, any_loopback, shop_agent, told};
 use crate::support::mcp_server::{McpReply, McpTestServer, STATELESS, text_tool};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
+use reqwest::Method;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use trellis::venue::outbound::HttpPolicy;
 
 fn tools() -> Vec<Value> {
     vec![text_tool("search", json!({"readOnlyHint": true})), text_tool("pay", json!({}))]
@@ -150,10 +153,37 @@ async fn a_server_that_hangs_delays_its_own_agents_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_at_a_private_address_is_not_called() {
-    let server = McpTestServer::start(STATELESS, tools(), |_| None).await;
-    let (venue, _dir) = TestVenue::embedded(RULES).await;
-    venue.worker();
-    venue.agent("searcher", shop_agent(&server.url(), json!({}))).await;
-    venue.run("searcher", "t1", json!("go")).await;
-    assert_eq!(server.asked("tools/list").len(), 0, "the venue allows no host");
+    let only_public = HttpPolicy { allow_private: false, ..any_loopback() };
+    for (policy, part) in
+        [(HttpPolicy::default(), "is not one that this venue allows"), (only_public, "not a public address")]
+    {
+        let server = McpTestServer::start(STATELESS, tools(), |_| None).await;
+        let (mut venue, _dir) = TestVenue::embedded(RULES).await;
+        Arc::get_mut(&mut venue.venue).unwrap().catalog = trellis::ops::catalog_with(true, policy);
+        venue.worker();
+        venue.agent("searcher", shop_agent(&server.url(), json!({}))).await;
+        venue.run("searcher", "t1", json!("go")).await;
+        assert_eq!(server.sent(&Method::POST), 0, "{part}");
+        let input = json!({"agent": "searcher"});
+        let shown = operate(&venue.venue, &boss(&venue.owner), "mcp/servers", input).await.unwrap();
+        assert!(shown["items"][0]["failure"].as_str().unwrap_or_default().contains(part), "expected `{part}`: {shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_failure_of_a_list_shows_no_secret() {
+    let server = McpTestServer::start(STATELESS, tools(), |asked| {
+        let error = json!({"code": -32000, "message": format!("wrong key: {}", asked.header("authorization"))});
+        let body = json!({"jsonrpc": "2.0", "id": asked.message["id"], "error": error});
+        Some(McpReply::Status(400, "x-refused", format!("yes\n{body}")))
+    })
+    .await;
+    let site = ClientSite::new().await;
+    let input = json!({"name": "KEY", "value": "hunter2hunter2", "hosts": [format!("127.0.0.1:{}", server.port)]});
+    operate(&site.venue.venue, &boss(&site.venue.owner), "secret/set", input).await.unwrap();
+    let headers = json!({"Authorization": {"$secret": "s/KEY", "prefix": "Bearer "}});
+    site.agent("searcher", &server, json!({"revision": STATELESS, "headers": headers})).await;
+    site.venue.run("searcher", "t1", json!("go")).await;
+    let failure = failure(&site).await;
+    assert!(failure.contains("wrong key: Bearer [secret KEY]"), "{failure}");
 }

@@ -204,3 +204,19 @@ async fn a_server_that_gets_an_owners_secret_is_that_owners_own() {
     assert_eq!(shown["tools"], json!([]));
     assert_eq!((server.asked("tools/list").len(), server.asked("tools/call").len()), (1, 1));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_first_files_of_a_result_become_assets() {
+    let image = json!({"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"});
+    let many = json!({"content": vec![image; 40]});
+    let server = McpTestServer::start(STATELESS, vec![plain_tool("ping")], move |asked| {
+        (asked.method() == "tools/call").then(|| McpReply::Result(many.clone()))
+    })
+    .await;
+    let site = ClientSite::hub(McpServer::at_url(ServerName::new("hub").unwrap(), server.url())).await;
+    let (venue, caller) = (&site.venue.venue, boss(&site.venue.owner));
+    operate(venue, &caller, "mcp/refresh", json!({"server": "hub"})).await.unwrap();
+    let shown = operate(venue, &caller, "mcp:hub:ping", json!({})).await.unwrap();
+    let having = |key: &str| shown["content"].as_array().unwrap().iter().filter(|item| item.get(key).is_some()).count();
+    assert_eq!((having("asset"), having("notKept"), having("base64Bytes")), (32, 8, 40), "{shown}");
+}

@@ -1,6 +1,6 @@
 //! Definitions that change after their approval: the change is refused, shown, and approved.
 
-use super::{ClientSite, told};
+use super::{ClientSite, shop_agent, told};
 use crate::support::mcp_server::{McpTestServer, STATELESS, text_tool};
 use crate::support::operate::{boss, operate};
 use serde_json::{Value, json};
@@ -86,4 +86,16 @@ async fn approved_tools_are_offered_while_their_server_is_away() {
     drop(server);
     let job = site.venue.run("searcher", "t2", json!("go")).await;
     assert_eq!(site.outcomes(&job).await[0], ["error"], "it is offered, and its call fails");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_goes_to_a_place_that_was_given_up() {
+    let server = McpTestServer::start(STATELESS, tools(), |_| None).await;
+    let site = ClientSite::new().await;
+    site.agent("searcher", &server, json!({})).await;
+    site.venue.run("searcher", "t1", json!("go")).await;
+    site.venue.agent("searcher", shop_agent("http://127.0.0.1:9/mcp", json!({}))).await;
+    let job = site.venue.run("searcher", "t2", json!("go")).await;
+    assert_eq!(site.outcomes(&job).await[0], ["unknown tool"], "the new place is away");
+    assert_eq!(server.asked("tools/call").len(), 1, "the old place gets nothing more");
 }

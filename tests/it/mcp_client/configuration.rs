@@ -1,12 +1,15 @@
 //! Settings of servers: what is refused, which rights they need, and the forms of other systems.
 
-use super::{ClientSite, shop_agent, told};
-use crate::support::mcp_server::{McpTestServer, STATELESS, text_tool};
+use super::{ClientSite, any_loopback, shop_agent, told};
+use crate::support::mcp_server::{McpTestServer, STATELESS, plain_tool, text_tool};
 use crate::support::operate::{boss, operate};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use trellis::domain::agent::AgentConfig;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::mcp::name::ServerName;
+use trellis::domain::mcp::server::McpServer;
+use trellis::venue::mcp_client::{McpEndpoint, McpProgram, VenueServer};
 use trellis::venue::operation::{Caller, OpError};
 
 fn tools() -> Vec<Value> {
@@ -121,4 +124,57 @@ async fn a_server_that_can_not_be_used_yet_is_a_warning() {
     let warnings = made["warnings"].to_string();
     assert!(warnings.contains("`mcp[0]`: ") && warnings.contains("http_client.allow_hosts"), "{warnings}");
     assert!(warnings.contains("`mcp[1]`: no secret `s/KEY`"), "{warnings}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agents_server_that_is_away_hides_the_venues() {
+    let server = McpTestServer::start(STATELESS, vec![plain_tool("ping")], |_| None).await;
+    let site = ClientSite::hub(McpServer::at_url(ServerName::new("hub").unwrap(), server.url())).await;
+    let caller = boss(&site.venue.owner);
+    operate(&site.venue.venue, &caller, "mcp/refresh", json!({"server": "hub"})).await.unwrap();
+    let away = json!({"name": "hub", "url": "http://127.0.0.1:9/mcp"});
+    site.venue.agent("caller", json!({"mcp": [away], "tools": ["v/ops/mcp/hub/ping"], "defaultTools": false})).await;
+    let job = site.venue.run("caller", "t1", json!("go")).await;
+    assert_eq!(site.outcomes(&job).await[0], ["unknown tool"]);
+    assert!(server.asked("tools/call").is_empty(), "what was meant for one server goes to no other");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_read_an_agent_sees_none_of_its_servers() {
+    let site = ClientSite::new().await;
+    site.venue.agent("searcher", shop_agent("http://127.0.0.1:9/mcp?key=hunter2", json!({}))).await;
+    let ask = async |caps: Value, operation: &str, input: Value| {
+        let caps: Vec<Capability> = serde_json::from_value(caps).unwrap();
+        let caller = Caller { authority: Authority::new(Some(caps)), ..boss(&site.venue.owner) };
+        operate(&site.venue.venue, &caller, operation, input).await
+    };
+    let tools = json!({"with": "v/ops/mcp", "can": "crud/read"});
+    let agent = json!({"with": "g/searcher", "can": "crud/read"});
+    let server = json!({"server": "shop", "agent": "searcher"});
+    for (operation, input) in [
+        ("mcp/servers", json!({"agent": "searcher"})),
+        ("mcp/server", server.clone()),
+        ("mcp/tools-list", server.clone()),
+        ("mcp/refresh", server),
+    ] {
+        let denied = ask(json!([tools]), operation, input.clone()).await;
+        assert!(matches!(denied, Err(OpError::Denied(_))), "{operation}: {denied:?}");
+        let answered = ask(json!([tools, agent]), operation, input).await;
+        assert!(!matches!(answered, Err(OpError::Denied(_))), "{operation}: {answered:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_see_no_key_in_the_place_of_a_venues_server() {
+    let name = || ServerName::new("hub").unwrap();
+    let at_url = McpServer::at_url(name(), "http://127.0.0.1:9/hunter2?key=hunter2");
+    let at_url = McpEndpoint::of_venue(at_url, any_loopback(), None).unwrap();
+    let command = ["serve", "--at", "http://hunter2/"].map(str::to_owned).to_vec();
+    let program = McpServer::of_program(name(), &command);
+    let program = McpEndpoint::of_program(program, McpProgram { command, env: Vec::new(), may_start: false }).unwrap();
+    for (endpoint, place) in [(at_url, "http://127.0.0.1:9"), (program, "stdio:serve")] {
+        let site = ClientSite::with_server(VenueServer { endpoint: Arc::new(endpoint), is_shared: true }).await;
+        let shown = operate(&site.venue.venue, &boss(&site.venue.owner), "mcp/servers", json!({})).await.unwrap();
+        assert_eq!(shown["items"][0]["url"], place, "{shown}");
+    }
 }

@@ -1,10 +1,10 @@
 //! A process that is killed while a server works on a call, and the one that goes on after it.
 
+use super::until;
 use crate::support::cli::Up;
 use crate::support::mcp_server::{McpReply, McpTestServer, STATELESS, text_tool};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_during_a_call_repeats_only_what_may_be_repeated() {
@@ -32,9 +32,7 @@ async fn a_kill_during_a_call_repeats_only_what_may_be_repeated() {
         up.run(&["agent", "apply", "buyer.toml"]).ok();
         let submitted = up.run(&["submit", "buyer", "go"]).ok();
         let job = submitted.lines().last().unwrap().trim().to_owned();
-        while server.asked("tools/call").is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until("the call", || !server.asked("tools/call").is_empty()).await;
         up.process.signal("KILL");
         up.process.ended();
         up.start_again();

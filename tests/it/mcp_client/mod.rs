@@ -6,6 +6,7 @@ mod changes;
 mod configuration;
 mod conformance;
 mod killed;
+mod marks;
 mod programs;
 mod sdk_servers;
 mod sessions;

@@ -1,6 +1,6 @@
 //! Servers on the stdin and stdout of programs.
 
-use super::{ClientSite, sdk_servers};
+use super::{ClientSite, sdk_servers, until};
 use crate::support::operate::{boss, operate};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -71,4 +71,47 @@ async fn the_python_sdks_server_is_called_on_its_stdin() {
     ask(&site, "mcp/refresh", json!({"server": "hub"})).await.unwrap();
     let paid = ask(&site, "mcp:hub:pay", json!({"q": "tea"})).await.unwrap();
     assert!(paid.to_string().contains("paid for tea"), "{paid}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_too_long_does_not_end_its_program() {
+    let site = ClientSite::with_server(python_server("python3", "mcp_lines.py", true)).await;
+    ask(&site, "mcp/refresh", json!({"server": "hub"})).await.unwrap();
+    let huge = ask(&site, "mcp:hub:huge", json!({})).await;
+    assert!(matches!(huge, Err(OpError::Timeout(_))), "{huge:?}");
+    assert_eq!(ask(&site, "mcp:hub:cancelled", json!({})).await.unwrap()["content"], "1", "it is the same program");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_ends_at_once_is_not_started_by_each_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("ends.py");
+    std::fs::write(&script, "with open(__file__ + '.log', 'a') as log:\n    log.write('x')\n").unwrap();
+    let site = ClientSite::with_server(python_server("python3", script.to_str().unwrap(), true)).await;
+    for _ in 0..5 {
+        ask(&site, "mcp/refresh", json!({"server": "hub"})).await.unwrap_err();
+    }
+    assert_eq!(std::fs::read_to_string(dir.path().join("ends.py.log")).unwrap(), "x");
+}
+
+/// Answers the handshake with a revision that no client speaks, and notes the end of its stdin.
+const CHILD: &str = r#"
+import json, sys
+message = json.loads(sys.stdin.readline())
+print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": "1999-01-01"}}), flush=True)
+sys.stdin.read()
+open(__file__ + ".ended", "w").close()
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_program_has_started_reaches_the_end_of_its_stdin() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("run.sh");
+    std::fs::write(&script, "python3 \"$(dirname \"$0\")/child.py\"\ntrue\n").unwrap();
+    std::fs::write(dir.path().join("child.py"), CHILD).unwrap();
+    let site = ClientSite::with_server(python_server("sh", script.to_str().unwrap(), true)).await;
+    let refused = ask(&site, "mcp/refresh", json!({"server": "hub"})).await.unwrap_err();
+    assert!(refused.to_string().contains("1999-01-01"), "{refused}");
+    let ended = dir.path().join("child.py.ended");
+    until("the end of the child", || ended.exists()).await;
 }

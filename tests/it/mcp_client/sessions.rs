@@ -5,7 +5,8 @@ use crate::support::mcp_server::{HANDSHAKE, McpReply, McpTestServer, STATELESS, 
 use crate::support::operate::{boss, operate};
 use reqwest::Method;
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 fn tools() -> Vec<Value> {
     vec![text_tool("search", json!({"readOnlyHint": true})), text_tool("pay", json!({}))]
@@ -143,4 +144,59 @@ async fn a_cancelled_task_cancels_the_call_at_the_server() {
         until("the end of the stream", || server.closed() > 0).await;
         assert_eq!(server.sent(&Method::GET), 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_gets_no_session_of_one_that_had_its_name() {
+    let (before, after) = (
+        McpTestServer::start(HANDSHAKE, tools(), |_| None).await,
+        McpTestServer::start(HANDSHAKE, tools(), |_| None).await,
+    );
+    let site = ClientSite::new().await;
+    site.agent("payer", &before, json!({})).await;
+    site.venue.run("payer", "t1", json!("go")).await;
+    site.agent("payer", &after, json!({})).await;
+    let job = site.venue.run("payer", "t2", json!("go")).await;
+    assert!(told(&job).contains("pay"), "{}", told(&job));
+    assert_eq!(after.asked("tools/call").len(), 1);
+    assert_eq!(after.sent(&Method::DELETE), 1, "only the session of its own list is ended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_is_sent_where_no_session_can_begin_now() {
+    for status in [401, 503] {
+        let is_down = Arc::new(AtomicBool::new(false));
+        let down = Arc::clone(&is_down);
+        let server = McpTestServer::start(HANDSHAKE, tools(), move |asked| {
+            let refused = asked.method() == "initialize" && down.load(Ordering::SeqCst);
+            refused.then(|| McpReply::Status(status, "retry-after", "9".into()))
+        })
+        .await;
+        let site = ClientSite::new().await;
+        site.agent("payer", &server, json!({})).await;
+        site.venue.run("payer", "t1", json!("go")).await;
+        is_down.store(true, Ordering::SeqCst);
+        let job = site.venue.run("payer", "t2", json!("go")).await;
+        assert!(told(&job).contains(&format!("status {status}")), "{}", told(&job));
+        assert_eq!(server.asked("tools/call").len(), 1, "{status}: not without a session, either");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_the_server_take_no_more_than_the_calls_time() {
+    let server = McpTestServer::start(HANDSHAKE, tools(), |asked| {
+        let ping = json!({"jsonrpc": "2.0", "id": "p", "method": "ping"});
+        let is_reply = asked.http == Method::POST && asked.method().is_empty();
+        match asked.method() {
+            "tools/call" => Some(McpReply::Stream(vec![ping; 30])),
+            _ => is_reply.then_some(McpReply::Mute),
+        }
+    })
+    .await;
+    let site = ClientSite::new().await;
+    site.agent("searcher", &server, json!({})).await;
+    let job = site.venue.run("searcher", "t1", json!("go")).await;
+    assert!(told(&job).contains("no answer and no progress within 2 s"), "{}", told(&job));
+    let replies = server.asked("").into_iter().filter(|asked| asked.http == Method::POST).count();
+    assert_eq!(replies, server.asked("tools/call").len(), "the first of each call takes all its time");
 }

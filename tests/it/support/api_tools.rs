@@ -18,6 +18,11 @@ pub fn node(name: &str) -> Option<PathBuf> {
     there(Path::new(NODE).join(".bin").join(name))
 }
 
+/// A file of a package from npm.
+pub fn package_file(name: &str) -> Option<PathBuf> {
+    there(Path::new(NODE).join(name))
+}
+
 fn there(program: PathBuf) -> Option<PathBuf> {
     if program.exists() {
         return Some(program);

@@ -53,8 +53,10 @@ pub enum McpReply {
     Raw(Vec<u8>),
     /// A stream that never ends, of this text again and again.
     Endless(String),
-    /// Nothing, ever.
+    /// The head of an answer, and then nothing.
     Hang,
+    /// Nothing, ever.
+    Mute,
 }
 
 type Script = Arc<dyn Fn(&McpAsked) -> Option<McpReply> + Send + Sync>;
@@ -162,6 +164,9 @@ async fn asked(State(state): State<Arc<McpState>>, http: Method, headers: Header
     let asked = McpAsked { http, headers: headers.collect(), message };
     state.seen.lock().unwrap().push(asked.clone());
     if let Some(reply) = (state.script)(&asked) {
+        if matches!(reply, McpReply::Mute) {
+            return std::future::pending().await;
+        }
         return respond(&state, &asked, reply);
     }
     if asked.http != Method::POST {
@@ -257,7 +262,7 @@ fn respond(state: &Arc<McpState>, asked: &McpAsked, reply: McpReply) -> Response
             let pieces = futures::stream::repeat(Bytes::from(text)).map(Ok::<_, std::convert::Infallible>);
             (events, Body::from_stream(pieces)).into_response()
         }
-        McpReply::Hang => {
+        McpReply::Hang | McpReply::Mute => {
             let closing = Closing(Arc::clone(state));
             let never = futures::stream::once(async move {
                 let _closing = closing;

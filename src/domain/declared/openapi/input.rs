@@ -37,6 +37,22 @@ fn is_text(kind: &str) -> bool {
     kind.to_ascii_lowercase().starts_with("text/")
 }
 
+/// Whether a parameter is sent in another form than declarations write: a map as several parameters, a list in one text,
+/// or JSON.
+fn is_sent_otherwise(parameter: &Value, place: &str, schema: &Value) -> bool {
+    let kind = &schema["type"];
+    let may_be = |name: &str| kind == name || kind.as_array().is_some_and(|kinds| kinds.contains(&name.into()));
+    let is_in_one_text = parameter["explode"] == false || parameter["content"].is_object();
+    let style = parameter["style"].as_str();
+    match place {
+        "query" => {
+            style.is_some_and(|style| style != "form") || may_be("object") || (may_be("array") && is_in_one_text)
+        }
+        "path" => style.is_some_and(|style| style != "simple"),
+        _ => may_be("object") || may_be("array"),
+    }
+}
+
 impl InputBuilder {
     /// Adds an argument, and returns its name: that of the parameter, in characters that every provider takes.
     fn add_argument(&mut self, name: &str, schema: Value, is_required: bool) -> String {
@@ -71,8 +87,11 @@ impl InputBuilder {
             return Ok(());
         }
         let content = parameter["content"].as_object().and_then(|content| content.values().next());
-        let schema = parameter.get("schema").or_else(|| content?.get("schema"));
-        let mut schema = schemas.read(schema.unwrap_or(&ANY_VALUE))?;
+        let schema = parameter.get("schema").or_else(|| content?.get("schema")).unwrap_or(&ANY_VALUE);
+        if is_sent_otherwise(parameter, place, resolve_reference(schemas.document(), schema)?) {
+            return if is_required { Err(unusable()) } else { Ok(()) };
+        }
+        let mut schema = schemas.read(schema)?;
         if schema.is_boolean() {
             schema = json!({});
         }

@@ -10,7 +10,7 @@ use self::input::InputBuilder;
 use self::schema::{SchemaReader, resolve_reference};
 use super::{DeclaredEffect, DeclaredMethod, HttpDeclaration, ToolDeclaration};
 use crate::ids::secret::SecretName;
-use crate::limits::{IMPORTED_TOOLS, PUBLISHED_NAME_BYTES};
+use crate::limits::{IMPORTED_SCHEMAS, IMPORTED_TOOLS, PUBLISHED_NAME_BYTES, PUBLISHED_SCHEMA_BYTES};
 use crate::nearest::did_you_mean;
 use crate::secret::SecretReference;
 use crate::visible::{cut_at, quote_foreign};
@@ -92,7 +92,12 @@ pub enum OpenApiError {
         /// The reference as given.
         reference: String,
     },
-    /// A required parameter stands where no declaration can send it.
+    /// A schema is too large with those that it refers to.
+    #[error(
+        "its schemas refer to more than {PUBLISHED_SCHEMA_BYTES} bytes of others, or to more than {IMPORTED_SCHEMAS}"
+    )]
+    SchemaSize,
+    /// A required parameter is sent where, or in a form in which, no declaration can send it.
     #[error("the parameter `{}` in `{place}` can't be declared", quote_foreign(.name))]
     Parameter {
         /// Name of the parameter.
@@ -133,7 +138,11 @@ struct DocumentOperation<'d> {
 /// Returns the declarations of a document's operations. One that is wanted by its id and can't be declared is an error.
 pub fn import(document: &Value, choice: &ImportChoice) -> Result<ImportedTools, OpenApiError> {
     check_version(document)?;
-    let all = list_operations(document)?;
+    let mut imported = ImportedTools::default();
+    let all = list_operations(document, &mut imported.skipped);
+    if !choice.only.is_empty() {
+        imported.skipped.clear();
+    }
     let ids: Vec<&str> = all.iter().map(|one| one.id.as_str()).collect();
     if let Some(id) = choice.only.iter().find(|id| !ids.contains(&id.as_str())) {
         return Err(OpenApiError::NoOperation { id: id.clone(), hint: did_you_mean(id, &ids) });
@@ -142,7 +151,6 @@ pub fn import(document: &Value, choice: &ImportChoice) -> Result<ImportedTools, 
     if wanted.len() > IMPORTED_TOOLS {
         return Err(OpenApiError::TooMany { found: wanted.len() });
     }
-    let mut imported = ImportedTools::default();
     let mut names = BTreeSet::new();
     for one in wanted {
         match declare(document, one, choice, &mut names) {
@@ -166,17 +174,24 @@ fn check_version(document: &Value) -> Result<(), OpenApiError> {
     Err(OpenApiError::Version { found })
 }
 
-fn list_operations(document: &Value) -> Result<Vec<DocumentOperation<'_>>, OpenApiError> {
+/// Returns the operations of a document. Paths that are described elsewhere are added to `skipped`.
+fn list_operations<'d>(document: &'d Value, skipped: &mut Vec<(String, OpenApiError)>) -> Vec<DocumentOperation<'d>> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
-        let item = resolve_reference(document, item)?;
+        let item = match resolve_reference(document, item) {
+            Ok(item) => item,
+            Err(error) => {
+                skipped.push((path.clone(), error));
+                continue;
+            }
+        };
         for (key, method) in METHODS {
             let Some(operation) = item.get(key).filter(|operation| operation.is_object()) else { continue };
             let id = operation["operationId"].as_str().map_or_else(|| format!("{key} {path}"), str::to_owned);
             found.push(DocumentOperation { id, path, method, item, operation });
         }
     }
-    Ok(found)
+    found
 }
 
 /// Makes the declaration of an operation; `names` are those of the tools before it.

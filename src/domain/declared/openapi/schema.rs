@@ -1,7 +1,7 @@
 //! Schemas of an OpenAPI document as JSON Schema: those of 3.0 differ in a few keywords.
 
 use super::OpenApiError;
-use crate::limits::IMPORTED_REFERENCES;
+use crate::limits::{IMPORTED_REFERENCES, IMPORTED_SCHEMAS, PUBLISHED_SCHEMA_BYTES};
 use crate::schema::compile;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,11 +44,13 @@ pub(super) struct SchemaReader<'d> {
     /// Name of each schema that is referred to, by its reference.
     names: BTreeMap<String, String>,
     definitions: Map<String, Value>,
+    /// Bytes of the definitions.
+    bytes: usize,
 }
 
 impl<'d> SchemaReader<'d> {
     pub(super) fn new(document: &'d Value) -> Self {
-        Self { document, names: BTreeMap::new(), definitions: Map::new() }
+        Self { document, names: BTreeMap::new(), definitions: Map::new(), bytes: 0 }
     }
 
     /// Returns the document that the schemas are of.
@@ -69,6 +71,11 @@ impl<'d> SchemaReader<'d> {
             let target = find_target(self.document, &reference)?.clone();
             self.definitions.insert(name.clone(), Value::Null);
             let definition = self.convert(&target, &mut open)?;
+            // Definitions may contain one another, so that all of them are much larger than the document.
+            self.bytes += definition.to_string().len();
+            if self.bytes > PUBLISHED_SCHEMA_BYTES {
+                return Err(OpenApiError::SchemaSize);
+            }
             self.definitions.insert(name, definition);
         }
         Ok(read)
@@ -88,6 +95,9 @@ impl<'d> SchemaReader<'d> {
         if let Some(reference) = fields.get("$ref").and_then(Value::as_str) {
             // A missing target is reported for the operation that needs it.
             find_target(self.document, reference)?;
+            if self.names.len() >= IMPORTED_SCHEMAS && !self.names.contains_key(reference) {
+                return Err(OpenApiError::SchemaSize);
+            }
             open.insert(reference.to_owned());
             return Ok(json!({"$ref": format!("#/$defs/{}", self.name_of(reference))}));
         }
@@ -127,9 +137,10 @@ impl<'d> SchemaReader<'d> {
         }
         let last = reference.rsplit('/').next().unwrap_or_default();
         let plain: String = last.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let is_taken = |name: &String| self.names.values().any(|other| other == name);
+        let taken: BTreeSet<&String> = self.names.values().collect();
         let numbered = (2..).map(|n: usize| format!("{plain}_{n}"));
-        let name = std::iter::once(plain.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default();
+        let name =
+            std::iter::once(plain.clone()).chain(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
         self.names.insert(reference.to_owned(), name.clone());
         name
     }

@@ -155,9 +155,66 @@ fn a_document_that_can_not_be_imported_is_refused() {
         let error = import(&document, &choice).unwrap_err().to_string();
         assert!(error.contains(part), "{document}: {error}");
     }
+    let parameter = |more: Value| {
+        let mut parameter = json!({"name": "q", "in": "query", "schema": {"type": "array"}});
+        parameter.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        parameter
+    };
+    for more in [
+        json!({"explode": false}),
+        json!({"style": "deepObject"}),
+        json!({"schema": {"type": "object"}}),
+        json!({"schema": {"$ref": "#/paths/~1x/get/x-map"}}),
+        json!({"in": "header"}),
+        json!({"schema": null, "content": {"application/json": {"schema": {"type": ["array", "null"]}}}}),
+    ] {
+        let only = || ImportChoice { only: vec!["x".into()], ..ImportChoice::default() };
+        let document = |parameter: Value| operation(json!({"parameters": [parameter], "x-map": {"type": "object"}}));
+        let mut required = parameter(more.clone());
+        if required["schema"].is_null() {
+            required.as_object_mut().unwrap().shift_remove("schema");
+        }
+        let optional = import(&document(required.clone()), &only()).unwrap();
+        assert_eq!(optional.tools[0].input()["properties"], json!({}), "{more}: it is left out");
+        required["required"] = true.into();
+        let error = import(&document(required), &only()).unwrap_err().to_string();
+        assert!(error.contains("the parameter `q` in"), "{more}: {error}");
+    }
     let mut circle = operation(json!({"parameters": [{"$ref": "#/components/parameters/a"}]}));
     circle["components"] =
         json!({"parameters": {"a": {"$ref": "#/components/parameters/b"}, "b": {"$ref": "#/components/parameters/a"}}});
     let choice = ImportChoice { only: vec!["x".into()], ..ImportChoice::default() };
     assert!(import(&circle, &choice).unwrap_err().to_string().contains("leads to nothing"));
+}
+
+#[test]
+fn a_hostile_document_makes_small_schemas() {
+    let document = |schema: Value, schemas: Value| {
+        let parameters = json!([{"name": "q", "in": "query", "schema": schema}]);
+        json!({
+            "openapi": "3.1.0", "servers": [{"url": "https://a.example"}], "components": {"schemas": schemas},
+            "paths": {
+                "/x": {"get": {"operationId": "x", "parameters": parameters}},
+                "/away": {"$ref": "paths.yaml#/away"}, "/y": {"get": {"operationId": "y"}}
+            }
+        })
+    };
+    let reference = |pointer: String| json!({"$ref": format!("#/components/schemas/{pointer}")});
+    // Each level has all deeper ones, and all are referred to.
+    let nested = (0..40).fold(json!({"description": "x".repeat(1_000)}), |inner, _| json!({"not": inner}));
+    let places: Vec<Value> = (0..40).map(|depth| reference(format!("deep{}", "/not".repeat(depth)))).collect();
+    // Each reference has the same last part.
+    let same: serde_json::Map<String, Value> = (0..600).map(|n| (format!("s{n}"), json!({"x": {}}))).collect();
+    let many: Vec<Value> = (0..600).map(|n| reference(format!("s{n}/x"))).collect();
+    for (schema, schemas) in
+        [(json!({"anyOf": places}), json!({"deep": nested})), (json!({"anyOf": many}), Value::Object(same))]
+    {
+        let imported = import(&document(schema, schemas), &ImportChoice::default()).unwrap();
+        let names: Vec<&str> = imported.tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["y"]);
+        let skipped: Vec<(&str, String)> =
+            imported.skipped.iter().map(|(id, error)| (id.as_str(), error.to_string())).collect();
+        let [("/away", away), ("x", large)] = &skipped[..] else { panic!("{skipped:?}") };
+        assert!(away.contains("leads out of the document") && large.contains("16384 bytes"), "{skipped:?}");
+    }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::call::PublishedVersion;
 use crate::chat::ToolSpec;
+use crate::mcp::name::TOOLS_CALL;
 use crate::tools::guard::{GuardRule, Guards};
 
 #[test]
@@ -29,6 +30,31 @@ fn bindings_of_a_run_by_path_are_recorded_for_a_successor() {
     let target = ToolTarget::Operation("v/ops/lattice/write".into());
     assert_eq!(planned[0].1.what, Ok(ResolvedCall { target, arguments: json!({"value": 1}) }));
     assert_eq!(planned[0].1.injection, fills);
+}
+
+#[test]
+fn bindings_hold_for_a_tool_that_is_called_by_its_name() {
+    const PAY: &str = "v/ops/mcp/shop/pay";
+    let mut fills = Injection::default();
+    fills.values.insert("from".into(), "ada".into());
+    let call = json!({"server": "shop", "toolName": "pay", "arguments": {"from": "eve", "sum": 1}});
+    for (path, input) in [(TOOLS_CALL, call.clone()), (RUN, json!({"operation": "mcp:tools-call", "input": call}))] {
+        let mut guards = Guards::default();
+        guards.add(PAY, &[], GuardRule::Inject(fills.clone()));
+        let spec = ToolSpec { name: "call".into(), description: String::new(), schema: json!({}) };
+        let target = ToolTarget::Operation(path.into());
+        let table = ToolTable { guards, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
+        let (mut turn, _) = Turn::begin(turn_input("implicit", begun(1, 0, false), vec![task(1)]), NOW);
+        let Observation::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
+        gathered.tools = table.into();
+        turn.step(Observation::Gathered(gathered, scribe), NOW);
+        let action = turn.step(Observation::Answered(Ok(calls(&[("call", input)]))), NOW);
+        let Action::Record(recorded) = action else { panic!("expected a record, got {action:?}") };
+        let planned = &recorded.calls[0];
+        let target = ToolTarget::Operation(PAY.into());
+        assert_eq!(planned.what, Ok(ResolvedCall { target, arguments: json!({"sum": 1}) }), "{path}");
+        assert_eq!(planned.injection, fills, "{path}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn list(leaves: &Leaves<'_>, leaf: &str) -> Vec<String> {
 /// Reads what is about the tools of a server; `None` if a value of it is illegal.
 fn read_tools(found: &mut McpServer, leaves: &Leaves<'_>, wrong: &mut impl FnMut(&str, String)) -> Option<()> {
     let given = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str()).filter(|text| !text.is_empty());
-    found.tools = Some(list(leaves, "tools")).filter(|tools| !tools.is_empty());
+    found.tools = given("tools").map(|_| list(leaves, "tools"));
     (found.repeatable, found.once) = (list(leaves, "repeatable"), list(leaves, "once"));
     let word = given("revision").unwrap_or("auto");
     let Some(revision) = RevisionChoice::from_word(word) else {
@@ -122,6 +122,11 @@ impl UnplacedServer {
         let default = if header.eq_ignore_ascii_case("authorization") { "Bearer " } else { "" };
         let prefix = leaves.get("prefix").and_then(|entry| entry.value.as_str()).unwrap_or(default).to_owned();
         let key_env = given("key_env").map(str::to_owned);
+        let of_key = ["header", "prefix"].into_iter().find(|leaf| given(leaf).is_some());
+        if let Some(leaf) = of_key.filter(|_| key_env.is_none() && given("secret").is_none()) {
+            wrong(leaf, "is about a key, and none is named: expected `key_env` or `secret`, too".to_owned());
+            return None;
+        }
         if let Some(path) = given("secret") {
             if key_env.is_some() {
                 wrong("secret", "expected one of `key_env` and `secret`, got both".to_owned());
@@ -219,6 +224,9 @@ mod tests {
             (vec![("servers.a.url", "h")], "`mcp.servers.a.url` (flag): expected a URL"),
             (vec![("servers.a__b.url", "https://h/")], "`mcp.servers.a__b` (flag): expected 1 to 32"),
             (vec![("servers.a.tools", "x")], "`mcp.servers.a.url` (flag): expected the URL"),
+            (vec![url, ("servers.a.tools", ", ,")], "`tools`: expected at least one name"),
+            (vec![url, ("servers.a.header", "X-Key")], "`mcp.servers.a.header` (flag): is about a key"),
+            (vec![url, ("servers.a.prefix", "Token ")], "`mcp.servers.a.prefix` (flag): is about a key"),
             (vec![url, ("servers.a.timeout", "soon")], "`mcp.servers.a.timeout` (flag): expected whole seconds"),
             (vec![url, ("servers.a.timeout", "1h")], "`timeout`: expected 1 to 300 seconds"),
             (vec![url, ("servers.a.revision", "1")], "`mcp.servers.a.revision` (flag): expected `auto`"),
