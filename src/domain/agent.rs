@@ -9,6 +9,7 @@ pub mod published;
 pub mod merge;
 pub mod addresses;
 pub mod schema;
+mod steps;
 mod style;
 pub mod seed;
 pub mod tool;
@@ -36,6 +37,7 @@ use crate::load::Load;
 use crate::mcp::server::McpServer;
 use crate::nearest::did_you_mean;
 use crate::outputs::Outputs;
+use crate::pipeline::Pipeline;
 use crate::resource::Resources;
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
@@ -212,6 +214,15 @@ pub struct AgentConfig {
     /// Servers of the Model Context Protocol whose tools the agent may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mcp: Vec<McpServer>,
+    /// Steps that run in the place of a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Box<Pipeline>>,
+    /// JSON Schema of a task's input, which is a map; its values stand in the texts under their names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Value>,
+    /// Template of the text that the model gets as its task; the input itself when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_prompt: Option<String>,
 }
 
 /// Names under which the default tools are offered.
@@ -303,6 +314,7 @@ impl AgentConfig {
         };
         decode::check(value)?;
         let mut map = seed::to_agent_file(map)?;
+        Self::normalise_steps(&mut map)?;
         for key in map.keys() {
             if UNSUPPORTED_KEYS.contains(&key.as_str()) {
                 return Err(DataError::root(Code::Unknown, format!("key `{key}` is not supported by this version")));
@@ -404,6 +416,9 @@ impl AgentRecord {
             published: None,
             a2a: None,
             mcp: Vec::new(),
+            pipeline: None,
+            input_schema: None,
+            task_prompt: None,
             ..self.config.clone()
         };
         Self { config, state: AgentState::default(), ..self.clone() }

@@ -68,6 +68,7 @@ pub mod token;
 pub mod scope;
 pub mod resource;
 pub mod declared;
+pub mod pipeline;
 pub mod agent;
 pub mod asset;
 pub mod notification;
@@ -90,6 +91,7 @@ pub mod timer;
 pub mod goal;
 pub mod approval;
 pub mod prefix;
+pub mod pipeline_run;
 pub mod session;
 pub mod reader;
 

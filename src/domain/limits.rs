@@ -3,6 +3,7 @@
 mod declared;
 mod mcp;
 mod notifications;
+pub mod pipeline;
 mod published;
 mod timers;
 

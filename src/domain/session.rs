@@ -12,6 +12,7 @@ use crate::job::{ErrorCode, JobStatus};
 use crate::lines;
 use crate::load::Load;
 use crate::origin::SourceRead;
+use crate::pipeline_run::PipelineState;
 use crate::prefix::StablePrefix;
 use crate::scope::HandOffRecord;
 use crate::spend::{DayUse, Tally};
@@ -76,6 +77,9 @@ pub struct SessionState {
     /// Stable part of the last prompt of each open goal frame, by the frame's number.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prefixes: BTreeMap<u32, StablePrefix>,
+    /// State of the run of its pipeline; of the last run when none is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Box<PipelineState>>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: UnknownFields,
@@ -115,7 +119,8 @@ impl SessionState {
         self.shown.clear();
         // A copy that ends within an expired conversation begins with just that one.
         let since = if at > self.since { self.since } else { 0 };
-        Self { under: None, awaiting: None, loose_turns: 0, since, copied: Some(now), today: None, ..self }
+        let pipeline = None;
+        Self { under: None, awaiting: None, loose_turns: 0, since, copied: Some(now), today: None, pipeline, ..self }
     }
 }
 

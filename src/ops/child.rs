@@ -4,6 +4,7 @@
 //! nothing twice.
 
 use crate::domain::ids::{AgentId, EventId, SessionKey};
+use crate::domain::limits::pipeline::{PIPELINE_BRANCHES, PIPELINE_CHILDREN};
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
 use crate::domain::message::BusMessage;
@@ -46,10 +47,11 @@ pub(crate) fn handed_records(site: &TurnSite<'_>) -> Option<Vec<HandOffRecord>> 
 /// calls of the same reply count as calls before it.
 pub(crate) fn check_lineage(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
     lineage.check_target(to).map_err(|error| OpError::Limit(error.to_string()))?;
-    if site.run_children >= RUN_CHILDREN {
+    let limit = if site.is_pipeline { PIPELINE_CHILDREN } else { RUN_CHILDREN };
+    if site.run_children >= limit {
         return Err(OpError::Limit(format!(
-            "{RUN_CHILDREN} requests, messages and timers were begun for this task already, at most {RUN_CHILDREN} may be; \
-             finish with what you have"
+            "{limit} requests, messages and timers were begun for this task already, at most {limit} may be; finish with \
+             what you have"
         )));
     }
     Ok(())
@@ -58,9 +60,10 @@ pub(crate) fn check_lineage(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&
 /// Checks that the turn may start one more job.
 pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
     check_lineage(site, lineage, to)?;
-    if site.children >= SESSION_CHILDREN {
+    let limit = if site.is_pipeline { PIPELINE_BRANCHES } else { SESSION_CHILDREN };
+    if site.children >= limit {
         return Err(OpError::Limit(format!(
-            "{SESSION_CHILDREN} requests are running already, at most {SESSION_CHILDREN} may; wait for their results"
+            "{limit} requests are running already, at most {limit} may; wait for their results"
         )));
     }
     Ok(())

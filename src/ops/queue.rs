@@ -94,6 +94,10 @@ async fn publish(call: &Invocation<'_>, asked: Publish, output: Option<Value>) -
         )));
     };
     let job = start_job(call, site, &asked, output).await?;
+    if site.is_pipeline {
+        // The result comes as an event, as that of every step.
+        return Ok(child::still_running(site, StartedRequestView::of_queue(asked.queue, job)));
+    }
     let done = jobs::wait(call.venue, &call.caller.owner, &job, millis(asked.wait, CHILD_WAIT)).await?;
     Ok(match done.filter(|job| job.status.is_terminal()) {
         Some(done) => OpOutput::of(&EndedRequestView::of_queue(asked.queue, &done)),

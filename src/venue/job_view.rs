@@ -4,9 +4,11 @@ use crate::domain::ids::SessionKey;
 use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::reader::JobVisibility;
 use crate::store::StoreError;
+use crate::venue::agents::sessions;
 use crate::venue::operation::Caller;
 use crate::venue::{Venue, approvals, dead_letters, outcomes, waits};
 use crate::view::job::{JobView, RunningTurnView};
+use crate::view::pipeline::PipelineRunView;
 
 /// Advice about a task that was cancelled.
 const CANCELLED_ADVICE: &str =
@@ -34,6 +36,12 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Job
         record.running = Some(RunningTurnView { turn: running.turn, worker: running.worker, since: running.since });
     }
     let is_task = job.head.op.is_none();
+    if is_task && !job.status.is_terminal() && reader.visibility(&job.head) == JobVisibility::Whole {
+        let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+        let run = sessions::find(venue, owner, &session).await?.and_then(|facts| sessions::state(&facts).pipeline);
+        let run = run.filter(|run| run.job == job.head.id);
+        record.pipeline = run.map(|run| PipelineRunView::for_reader(&run, &caller.reading_authority()));
+    }
     if is_task && job.status == JobStatus::Failed {
         record.redriven_as = dead_letters::redriven_job(venue, owner, &job.head.id).await?;
     }

@@ -1,6 +1,7 @@
 //! Answers about jobs: their records, why they wait, and what they have used.
 
 use super::approval::ApprovalView;
+use super::pipeline::PipelineRunView;
 use super::spend::JobSpendView;
 use super::to_json;
 use crate::domain::ids::{AgentId, JobId, QueueName, SessionId};
@@ -100,6 +101,9 @@ pub struct JobView {
     /// Of an operation that ended with `OUTCOME_UNKNOWN`: what a person has found out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled: Option<OutcomeSettlement>,
+    /// State of the run of a pipeline, while the job has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<PipelineRunView>,
 }
 
 impl JobView {
@@ -145,6 +149,7 @@ impl From<&Job> for JobView {
             redriven_as: None,
             advice: None,
             settled: None,
+            pipeline: None,
         }
     }
 }

@@ -21,6 +21,7 @@ pub mod mcp;
 pub mod mcp_server;
 pub mod notification;
 pub mod outcome;
+pub mod pipeline;
 pub mod policy;
 pub mod problem;
 pub mod queue;

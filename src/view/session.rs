@@ -5,6 +5,7 @@ use crate::domain::load::Load;
 use crate::domain::time::Millis;
 use crate::view::job::WaitView;
 use crate::view::ledger::TurnRecordView;
+use crate::view::pipeline::PipelineRunView;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,6 +59,9 @@ pub struct SessionRowView {
     /// Paths that it has loaded; only the lattice shows them, at `g/<agent>/sessions/<session>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Vec<Load>>,
+    /// State of the run of a pipeline, of the last one when none is open; only the lattice shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<PipelineRunView>,
 }
 
 /// A page of a session's transcript, turn by turn.

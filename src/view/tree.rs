@@ -4,9 +4,11 @@ use crate::domain::agent::entry::ContextEntry;
 use crate::domain::job::JobStatus;
 use crate::domain::load::Load;
 use crate::view::ledger::TurnRecordView;
+use crate::view::pipeline::PipelineRunView;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// What an agent keeps in all of its sessions, as the lattice shows it at `g/<agent>/state`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +24,9 @@ pub struct AgentStateView {
     /// Paths that it loaded for all of its sessions.
     #[serde(default)]
     pub loads: Vec<Load>,
+    /// Of a pipeline: the State of the run of each session, by its id, of the first sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<BTreeMap<String, PipelineRunView>>,
 }
 
 /// An agent as the lattice lists it at `g/`.

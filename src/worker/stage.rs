@@ -16,6 +16,8 @@ pub enum Stage {
     Lease,
     /// The context is being assembled.
     Context,
+    /// A pipeline decides its next step.
+    Decide,
     /// The model is being called.
     Model,
     /// The reply is being stored as a checkpoint.
@@ -38,6 +40,7 @@ impl Stage {
             Self::Admit => "admit",
             Self::Lease => "lease",
             Self::Context => "context",
+            Self::Decide => "decide",
             Self::Model => "model",
             Self::Record => "record",
             Self::Tools => "tools",

@@ -20,7 +20,7 @@ use crate::domain::job::ErrorCode;
 use crate::domain::rate::RateWait;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
-use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, Turn, TurnInput};
+use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, TaskRefusal, Turn, TurnInput};
 use crate::venue::context::begin_turn;
 use crate::venue::mcp;
 use crate::venue::operation::{CatalogView, dispatch};
@@ -86,6 +86,7 @@ impl TurnStart {
         worker: &Worker,
         leased: &mut LeasedSession,
         turn_input: Box<TurnInput>,
+        refusal: Option<TaskRefusal>,
     ) -> Result<(Turn, Action), RunStop> {
         let now = worker.venue.now();
         // A checkpoint has its own count of calls.
@@ -104,9 +105,10 @@ impl TurnStart {
             Self::Planned(_, Some(reason)) => {
                 Turn::refuse(turn_input, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"), now)
             }
-            Self::Mailbox | Self::Planned(_, None) => match turn_input.check_entities() {
-                Ok(()) => Turn::begin(turn_input, now),
-                Err(error) => Turn::refuse(turn_input, ErrorCode::EntityIdsRequired, &error.to_string(), now),
+            Self::Mailbox | Self::Planned(_, None) => match (refusal, turn_input.check_entities()) {
+                (Some(refusal), _) => Turn::refuse(turn_input, ErrorCode::Refused, &refusal.to_string(), now),
+                (None, Ok(())) => Turn::begin(turn_input, now),
+                (None, Err(error)) => Turn::refuse(turn_input, ErrorCode::EntityIdsRequired, &error.to_string(), now),
             },
         };
         if let Some(calls) = calls_before {
@@ -127,10 +129,10 @@ pub(super) async fn run(
     let (owner, is_expired): (Owner, bool) = (leased.lease.owner.clone(), leased.is_expired);
     let (policy, version) = records::load_policy(worker, &owner, leased.versions.policy).await?;
     let start = start.with_checkpoint(worker, leased).restrict(&policy, leased, agent);
-    let (plan, before) = start.plan(&leased.run);
+    let (mut plan, before) = start.plan(&leased.run);
     let bounds = TurnBounds { authority: before.cloned(), last: start.final_reason() };
-    let bare = plan.anonymous_agent(agent).map(Box::new);
-    let agent = bare.as_deref().unwrap_or(agent);
+    let (served, refusal) = plan.take_agent(agent);
+    let agent = served.as_deref().unwrap_or(agent);
     let (job, mut view) = (plan.job().cloned(), operations(worker, leased, agent).await?);
     let input = turn_input(worker, leased, agent, plan, &policy, bounds).await?;
     leased.cancelled = leased.stops.serve(job.as_ref());
@@ -139,17 +141,16 @@ pub(super) async fn run(
     let meant = pinned.as_deref().unwrap_or(agent);
     let turn_base = TurnBase { workspace, catalog: view, policy: version };
     let approved = matches!(start, TurnStart::Answers(_));
-    let (mut turn, mut action) = start.turn(worker, leased, input).await?;
+    let (mut turn, mut action) = start.turn(worker, leased, input, refusal).await?;
     loop {
         if matches!(action, Action::Ask(_)) {
             // Renewed before anything is reserved: the reservation is named by the epoch that the next holder knows.
             keeper::ensure_lease(worker, leased).await?;
         }
-        if let Some(stage) = action_stage(&action) {
-            stage.enter_turn(&leased.lease.session, turn.input().turn);
-        }
+        enter_stage(&action, leased, &turn);
         let observed = match action {
             Action::Gather => Box::pin(context::gather(worker, leased, &turn_base, meant, &turn)).await?,
+            Action::Decide => Box::pin(context::offer(worker, &turn_base, meant, &turn)).await?,
             Action::Ask(mut request) => {
                 let _room = media::load(worker, leased, &turn, &mut request).await?;
                 match fallback::call_models(worker, leased, &turn, *request).await? {
@@ -245,9 +246,17 @@ async fn turn_input(
     Ok(turn_input)
 }
 
+/// Logs the stage of an action.
+fn enter_stage(action: &Action, leased: &LeasedSession, turn: &Turn) {
+    if let Some(stage) = action_stage(action) {
+        stage.enter_turn(&leased.lease.session, turn.input().turn);
+    }
+}
+
 const fn action_stage(action: &Action) -> Option<Stage> {
     match action {
         Action::Gather => Some(Stage::Context),
+        Action::Decide => Some(Stage::Decide),
         Action::Ask(_) => Some(Stage::Model),
         Action::Record(_) => Some(Stage::Record),
         Action::Call(_) => Some(Stage::Tools),

@@ -18,6 +18,7 @@ mod mcp_client;
 mod models;
 mod money;
 mod notifications;
+mod pipelines;
 mod queue;
 mod recovery;
 mod sessions;

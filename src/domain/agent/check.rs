@@ -1,6 +1,7 @@
 //! Checks of a configuration beyond its types.
 
 use super::a2a::{A2aSettings, A2aSettingsError};
+use super::steps::StepConfigError;
 use super::tool::{EntryTarget, ToolEntry};
 use super::{AgentConfig, AgentRecord, LoopKind, PromptStyle};
 use crate::agent::budget::ContextBudgetError;
@@ -167,6 +168,9 @@ enum AgentConfigError {
     /// The declaration of a resource is illegal.
     #[error(transparent)]
     Resources(#[from] ResourcesError),
+    /// The pipeline, or the input, is illegal.
+    #[error(transparent)]
+    Steps(#[from] StepConfigError),
 }
 
 fn describe_model(id: Option<&str>) -> String {
@@ -200,6 +204,7 @@ impl AgentConfig {
         self.limits.session.check().map_err(AgentConfigError::SessionLimits)?;
         self.model.check()?;
         self.model.check_each(check_model).map_err(|error| AgentConfigError::Encoding(Box::new(error)))?;
+        self.check_steps()?;
         self.check_prices()?;
         if self.entity_ids_key.is_empty() {
             return Err(AgentConfigError::EntityIdsKey);
@@ -278,7 +283,8 @@ impl AgentConfig {
 
     /// Checks that each model has a price if a limit is in money.
     fn check_prices(&self) -> Result<(), AgentConfigError> {
-        let unpriced = self.model.in_order().find(|model| model.price.is_none());
+        // A pipeline asks no model: its limits count what its steps spend.
+        let unpriced = self.model.in_order().find(|model| model.price.is_none() && self.pipeline.is_none());
         let (Some(model), Some(key)) = (unpriced, self.limits.in_money()) else { return Ok(()) };
         let model = (!self.model.fallback.is_empty()).then(|| model.id());
         Err(AgentConfigError::NoPrice { key, model })

@@ -1,7 +1,7 @@
 //! Keys of agent files.
 
 /// Keys that an agent file may have.
-pub(super) const KEYS: [&str; 30] = [
+pub(super) const KEYS: [&str; 33] = [
     "description",
     "systemPrompt",
     "model",
@@ -32,6 +32,9 @@ pub(super) const KEYS: [&str; 30] = [
     "published",
     "a2a",
     "mcp",
+    "pipeline",
+    "inputSchema",
+    "taskPrompt",
 ];
 
 /// Keys of the specification that this version doesn't act on. They are refused rather than ignored, because an ignored

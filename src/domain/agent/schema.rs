@@ -20,7 +20,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Keys of files that are none of a configuration.
-    const BESIDE: [&str; 14] = [
+    const BESIDE: [&str; 21] = [
         "id",
         "operation",
         "state",
@@ -35,6 +35,13 @@ mod tests {
         "maxSteps",
         "tokenBudget",
         "timeoutMs",
+        "steps",
+        "branches",
+        "tool",
+        "until",
+        "maxIterations",
+        "output",
+        "examples",
     ];
 
     fn fits(value: &Value) -> bool {
@@ -144,6 +151,15 @@ mod tests {
             json!({"model": "claude-sonnet-4-5", "url": "https://x", "apiKey": "s/KEY", "name": "Reader"}),
             json!({"kind": "llm", "instruction": "Help.", "model": model, "outputSchema": {"answer": "string"}}),
             json!({"kind": "llm", "model": model, "maxSteps": 3, "tokenBudget": 9, "timeoutMs": 10, "tools": [{"kind": "agent", "agent": "x"}]}),
+            json!({"kind": "llm", "instruction": "Help.", "model": model, "prompt": "On {{a}}", "inputSchema": {"a": "string"},
+                "examples": [{"input": "x", "output": "y"}]}),
+            json!({"kind": "sequential", "inputSchema": {"a": "string"}, "steps": [
+                {"ref": "x", "input": {"b": "{{a}}"}}, {"agent": {"id": "y", "kind": "llm", "model": model}, "when": "{{x}}"}
+            ], "until": "{{y}} == 1", "maxIterations": 3, "output": {"r": "{{y}}"}}),
+            json!({"kind": "parallel", "branches": [{"ref": "x"}, {"ref": "y"}]}),
+            json!({"kind": "tool", "tool": {"kind": "local", "name": "add", "params": {"a": 1}}}),
+            json!({"pipeline": {"kind": "sequential", "steps": [{"stateKey": "a", "ref": "x"}]}}),
+            json!({"model": model, "taskPrompt": "{{userQuery}}", "inputSchema": {"type": "object", "properties": {}}}),
             json!({"model": model, "state": {"context": ["w/x"]}}),
             json!({"model": model, "tools": [
                 {"type": "object", "description": "d", "properties": {"_tool": {"const": "t"}}}, {"_tool": "s", "_delegate": "x"}
@@ -255,6 +271,24 @@ mod tests {
             with("a2a", json!({"skill": []})),
             with("a2a", json!({"skills": [{"id": "s"}]})),
             with("a2a", json!({"name": ""})),
+        ] {
+            assert!(!fits(&value), "the schema takes {value}");
+            assert!(AgentConfig::parse(&value).is_err(), "the parser takes {value}");
+        }
+    }
+
+    #[test]
+    fn the_parser_refuses_pipelines_that_the_schema_refuses() {
+        let model = json!({"provider": "scripted", "name": "echo"});
+        let with = |key: &str, value: Value| json!({"model": model, key: value});
+        for value in [
+            with("kind", json!("image")),
+            with("prompt", json!("On {{a}}")),
+            with("inputSchema", json!("text")),
+            with("taskPrompt", json!(1)),
+            json!({"pipeline": {"kind": "loop"}}),
+            json!({"pipeline": {"kind": "sequential", "steps": [{"ref": "x"}]}}),
+            json!({"kind": "sequential", "steps": {}}),
         ] {
             assert!(!fits(&value), "the schema takes {value}");
             assert!(AgentConfig::parse(&value).is_err(), "the parser takes {value}");

@@ -305,6 +305,7 @@ impl NamedTool {
                     prompt,
                     wait: self.wait,
                     output_path: self.output_path.clone(),
+                    step: None,
                 }))
             }
         }

@@ -439,12 +439,20 @@ pub struct DelegateContext {
     /// System prompt of a job without an agent of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anonymous: Option<String>,
+    /// Place of the step that the job does, in the pipeline of its agent: indices with `/` between them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
 }
 
 impl DelegateContext {
-    /// Whether it has neither sections nor a prompt.
+    /// Whether it has neither sections nor a prompt, and is for no step.
     pub const fn is_empty(&self) -> bool {
-        self.scoped.is_empty() && self.anonymous.is_none()
+        self.scoped.is_empty() && self.anonymous.is_none() && self.step.is_none()
+    }
+
+    /// Whether its job is done by no other agent than the caller's: it closes no cycle.
+    pub const fn is_own(&self) -> bool {
+        self.anonymous.is_some() || self.step.is_some()
     }
 }
 
@@ -464,4 +472,7 @@ pub struct Delegate {
     /// Path at which the output is written with the commit that completes the child job, below `w/` or `o/`.
     #[serde(rename = "outputPath", default, skip_serializing_if = "Option::is_none")]
     pub output_path: Option<String>,
+    /// Place of the step that an agent without an id does, in the pipeline of the caller's agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
 }

@@ -10,11 +10,7 @@ use crate::lattice::catalog::{OPERATIONS, catalog_path};
 use crate::mcp::name::{ServerName, split_path};
 use crate::nearest::{did_you_mean, nearest};
 use crate::tools::{OperationDirectory, naming_errors};
-use crate::values::placeholder;
 use crate::visible::quote_foreign;
-
-/// Placeholder by which agntz inserts the input of a task.
-const INPUT_PLACEHOLDER: &str = "userQuery";
 
 /// The names that a venue knows.
 pub struct KnownNames<'k, D: OperationDirectory + ?Sized> {
@@ -31,7 +27,7 @@ impl AgentConfig {
     /// the nearest known name.
     pub fn unknown_names<D: OperationDirectory + ?Sized>(&self, known: &KnownNames<'_, D>) -> Vec<String> {
         let mut found = Vec::new();
-        for (at, model) in self.model.in_order().enumerate() {
+        for (at, model) in self.model.in_order().enumerate().filter(|_| self.pipeline.is_none()) {
             let provider = &model.provider;
             if !known.providers.contains(provider) {
                 let names: Vec<&str> = known.providers.iter().map(String::as_str).collect();
@@ -58,14 +54,6 @@ impl AgentConfig {
         for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
             let caps = list.iter().flatten().enumerate();
             found.extend(caps.filter_map(|(at, cap)| unknown_ability(&format!("{key}[{at}]"), &cap.can)));
-        }
-        if placeholder::keys(&self.system_prompt).contains(&INPUT_PLACEHOLDER)
-            && self.context_mapping.rows_of(INPUT_PLACEHOLDER).next().is_none()
-        {
-            found.push(format!(
-                "`systemPrompt`: the placeholder `{INPUT_PLACEHOLDER}` inserts nothing unless `sessionContext` or \
-                 `contextMapping` has this key; leave it out: the input of a task stands in the prompt as it came"
-            ));
         }
         found
     }
@@ -188,18 +176,16 @@ mod tests {
     }
 
     #[test]
-    fn a_placeholder_of_the_input_is_reported() {
-        let mapped = json!([{"key": "userQuery", "source": "session.question"}]);
-        for (config, reported) in [
-            (json!({"kind": "llm", "instruction": "Answer.\n\n{{userQuery}}"}), 1),
-            (json!({"systemPrompt": "Answer ${userQuery}"}), 1),
-            (json!({"systemPrompt": "Answer ${userQuery}", "contextMapping": mapped}), 0),
-            (json!({"systemPrompt": "Answer ${question}"}), 0),
+    fn the_input_of_a_task_and_a_pipeline_are_known() {
+        for config in [
+            json!({"kind": "llm", "instruction": "Answer.\n\n{{userQuery}}"}),
+            json!({"systemPrompt": "Answer ${userQuery}"}),
         ] {
-            let found = unknown(config.clone());
-            assert_eq!(found.len(), reported, "{config}: {found:?}");
-            assert!(found.iter().all(|line| line.contains("the input of a task stands in the prompt")), "{found:?}");
+            assert_eq!(unknown(config.clone()), Vec::<String>::new(), "{config}");
         }
+        let steps = json!([{"stateKey": "a", "ref": "x"}]);
+        let pipeline = AgentConfig::parse(&json!({"pipeline": {"kind": "sequential", "steps": steps}})).unwrap();
+        assert_eq!(pipeline.model.provider, "pipeline");
     }
 
     #[test]

@@ -188,7 +188,7 @@ pub(super) fn count_children<'c>(
 }
 
 /// Cancels the approvals that calls ask for, because the task or goal ends with this turn.
-fn cancel_approvals(outcomes: &mut [CallOutcome]) {
+pub(super) fn cancel_approvals(outcomes: &mut [CallOutcome]) {
     for outcome in outcomes.iter_mut().filter(|outcome| outcome.asked.is_some()) {
         *outcome =
             CallOutcome::from_text(Outcome::Cancelled, "not made: it needs an approval, and the task ended here");
@@ -264,14 +264,14 @@ pub fn on_cancellation(
 }
 
 /// Returns the mailbox keys that a commit removes: those of its turn, and those that a loose run has shown before.
-fn consumed_keys(turn_input: &TurnInput, now: &[String]) -> Vec<String> {
+pub(super) fn consumed_keys(turn_input: &TurnInput, now: &[String]) -> Vec<String> {
     let mut keys = turn_input.state.shown.clone();
     keys.extend(now.iter().filter(|key| !turn_input.state.shown.contains(key)).cloned());
     keys
 }
 
 /// Returns the session state after a turn with a reply, before its outcomes.
-fn carry_state(turn_input: &TurnInput, recorded: &RecordedReply) -> SessionState {
+pub(super) fn carry_state(turn_input: &TurnInput, recorded: &RecordedReply) -> SessionState {
     let mut state = turn_input.state.clone();
     for result in &turn_input.plan.results {
         if recorded.consume.contains(&result.key)
@@ -376,7 +376,7 @@ impl Decision {
     }
 
     /// Applies the verdict to the task or loose run.
-    fn apply_verdict(&mut self, turn_input: &TurnInput, verdict: TurnVerdict, outcomes: Vec<CallOutcome>) {
+    pub(super) fn apply_verdict(&mut self, turn_input: &TurnInput, verdict: TurnVerdict, outcomes: Vec<CallOutcome>) {
         match verdict {
             TurnVerdict::Ended(result) => self.end_task(turn_input, result),
             TurnVerdict::Await => self.store_waiting_calls(turn_input, outcomes),

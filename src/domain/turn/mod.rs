@@ -9,6 +9,8 @@
 //!   └─ required context missing or too large ─▶ Commit (the task fails)
 //! ```
 //!
+//! In a pipeline `Decide` takes the place of `Gather` and `Ask`: the manifest decides the calls, no model is asked.
+//!
 //! After a crash at any arrow the store has: before `Record` nothing, after it the reply.
 
 pub mod decide;
@@ -16,6 +18,7 @@ pub mod endings;
 pub mod fallback;
 pub mod options;
 mod outcome;
+mod pipeline;
 mod plan;
 mod record;
 mod recorded_reply;
@@ -55,13 +58,15 @@ pub use recorded_reply::RecordedReply;
 use serde_json::Value;
 use settle::SettlingCalls;
 use std::sync::Arc;
-pub use turn_input::{NextTurn, TurnInput};
+pub use turn_input::{NextTurn, TaskRefusal, TurnInput};
 
 /// The next action of the worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Fetch the inputs of the prompt.
     Gather,
+    /// Find the tools that the pipeline may call.
+    Decide,
     /// Ask the model with this request.
     Ask(Box<ModelRequest>),
     /// Record the reply in the store.
@@ -87,6 +92,8 @@ pub enum Action {
 pub enum Observation {
     /// Inputs of the prompt, and the writer of their record.
     Gathered(Box<Inputs>, Box<RecordWriter>),
+    /// Tools that the pipeline may call.
+    Offered(Arc<ToolTable>),
     /// A reply of the model, or why there is none.
     Answered(Result<Reply, ModelFailure>),
     /// The reply is recorded in the store.
@@ -145,7 +152,9 @@ impl Turn {
     pub fn begin(turn_input: impl Into<Box<TurnInput>>, now: Millis) -> (Self, Action) {
         let mut turn_input = turn_input.into();
         match turn_input.overdue_limit(now) {
-            Some(last) if turn_input.may_wind_down() => turn_input.last = Some(last),
+            Some(last) if turn_input.may_wind_down() && turn_input.config.pipeline.is_none() => {
+                turn_input.last = Some(last);
+            }
             Some(FinalTurn { code, reason }) if turn_input.last.is_none() => {
                 // Events of others stay for the next turn.
                 let decision = decide::on_failure(&turn_input, &turn_input.plan.first_event_key(), code, &reason, now);
@@ -153,7 +162,8 @@ impl Turn {
             }
             Some(_) | None => {}
         }
-        (Self::in_phase(turn_input, TurnPhase::Gathering), Action::Gather)
+        let first = if turn_input.config.pipeline.is_some() { Action::Decide } else { Action::Gather };
+        (Self::in_phase(turn_input, TurnPhase::Gathering), first)
     }
 
     /// Continues a turn whose reply a predecessor has recorded; no model is asked. If its task has ended meanwhile, the
@@ -285,11 +295,15 @@ impl Turn {
         let phase = std::mem::replace(&mut self.phase, TurnPhase::Decided);
         match (phase, observed) {
             (TurnPhase::Gathering, Observation::Gathered(inputs, scribe)) => self.on_gathered(&inputs, &scribe, now),
+            (TurnPhase::Gathering, Observation::Offered(tools)) => self.on_offered(&tools, now),
             (TurnPhase::Asking(asking), Observation::Answered(Ok(reply))) => self.on_reply(*asking, reply, now),
             (TurnPhase::Asking(asking), Observation::Answered(Err(failure))) => self.on_failure(*asking, failure, now),
             (TurnPhase::Recording(recorded), Observation::Recorded) => self.begin_calls(*recorded),
             (TurnPhase::Calling(recorded), Observation::Called(outcomes)) => {
-                Action::Commit(Box::new(decide::on_reply(&self.input, &recorded, outcomes, now)))
+                Action::Commit(Box::new(match &recorded.pipeline {
+                    Some(_) => pipeline::on_outcomes(&self.input, &recorded, outcomes, now),
+                    None => decide::on_reply(&self.input, &recorded, outcomes, now),
+                }))
             }
             (TurnPhase::Settling(settling), Observation::Called(outcomes)) => {
                 Action::Commit(Box::new(settle::on_outcomes(&self.input, *settling, outcomes, now)))
@@ -313,7 +327,11 @@ impl Turn {
                 | TurnPhase::Calling(_)
                 | TurnPhase::Settling(_)
                 | TurnPhase::Decided,
-                Observation::Gathered(..) | Observation::Answered(_) | Observation::Recorded | Observation::Called(_),
+                Observation::Gathered(..)
+                | Observation::Offered(_)
+                | Observation::Answered(_)
+                | Observation::Recorded
+                | Observation::Called(_),
             ) => {
                 let text = "the turn was driven out of order; this is a bug of the venue";
                 Action::Commit(Box::new(decide::on_failure(
@@ -385,6 +403,7 @@ impl Turn {
             prefix: asking.prefix,
             spent: self.asked.total(),
             asked: (!self.asked.is_single_model()).then(|| self.asked.clone()),
+            pipeline: None,
             reply,
         };
         if recorded.calls.is_empty() {

@@ -11,6 +11,7 @@ use crate::load::LoadChange;
 use crate::origin::SourceRead;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// How a call ended, with its effects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,9 @@ pub struct CallOutcome {
     pub outcome: Outcome,
     /// Text for the model.
     pub text: String,
+    /// The whole result, in turns of a pipeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
     /// A child job that is still running, and its agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<(JobId, AgentId)>,
@@ -67,6 +71,7 @@ impl CallOutcome {
         Self {
             outcome,
             text: text.into(),
+            value: None,
             started: None,
             change: None,
             asked: None,

@@ -57,7 +57,7 @@ pub(super) fn without_incomplete_call(mut calls: Vec<PlannedCall>, said: &[ToolC
 /// count and don't stay in the transcript. Everything else stays as it was written. Keys that begin with `_` are no
 /// arguments. If a call runs another operation by its path, and guards or bindings hold for that operation, the call
 /// becomes a call of it.
-fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedCall {
+pub(super) fn plan_call(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedCall {
     let (id, tool) = (call.id.clone(), call.name.clone());
     let mut injection = tools.injection(&call.name).cloned().unwrap_or_default();
     let target = tools.target(&call.name).cloned();

@@ -6,6 +6,8 @@ use crate::authority::{Authority, Capability};
 use crate::call::{PlannedCall, ReplyStart, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, Reply};
 use crate::context::record::LedgerWrite;
+use crate::lattice::catalog::RUN;
+use crate::pipeline_run::PipelineState;
 use crate::prefix::StablePrefix;
 use crate::session::CallerMessage;
 use crate::spend::ModelUse;
@@ -65,6 +67,9 @@ pub struct RecordedReply {
     /// The models that were asked, if it was not only the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<ModelCalls>,
+    /// State of the run of a pipeline, in which the calls are noted: its manifest has decided them, and no model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Box<PipelineState>>,
 }
 
 impl RecordedReply {

@@ -452,6 +452,11 @@ impl Plan {
         self.task.as_ref().map(|task| &task.event.handed).filter(|handed| !handed.is_empty())
     }
 
+    /// Returns the place of the step that the task does, in the pipeline of its agent.
+    pub fn step(&self) -> Option<&str> {
+        self.handed_sections().and_then(|handed| handed.step.as_deref())
+    }
+
     /// Whether the task runs without an agent of its own.
     pub fn is_anonymous(&self) -> bool {
         self.handed_sections().is_some_and(|handed| handed.anonymous.is_some())

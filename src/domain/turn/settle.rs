@@ -1,6 +1,7 @@
 //! Settles calls on which a person has decided: their outcomes are written to the turn that made the calls.
 
 use super::decide::{CANCELLED, Decision, count_children, record_started};
+use super::pipeline;
 use super::record::{call_record, set_call_result, turn_record};
 use super::{CallOutcome, TurnInput};
 use crate::approval::{AwaitingCall, DecidedCall, Ruling};
@@ -66,6 +67,11 @@ fn decision(
     let plain: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.clone()).collect();
     record_started(turn_input, &mut state, &plain, now);
     count_children(&mut state, outcomes.iter().map(|(call, outcome)| (&call.planned, outcome)));
+    if let Some(run) = &mut state.pipeline {
+        for (call, outcome) in outcomes {
+            pipeline::note_outcome(run, exchange.turn, call.call, outcome);
+        }
+    }
     let all_started = plain.iter().all(|outcome| outcome.started.is_some());
     if let Some(awaiting) = &mut state.awaiting {
         awaiting.calls.retain(|call| !outcomes.iter().any(|(decided, _)| decided.call == call.call));

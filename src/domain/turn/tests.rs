@@ -6,7 +6,6 @@ use super::*;
 use crate::agent::{AgentConfig, PromptStyle};
 use crate::authority::Authority;
 use crate::budget::Purse;
-
 use crate::call::{CallRefusal, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, ToolCall};
 use crate::context::budget::PromptBudget;
@@ -430,6 +429,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> RecordedReply {
         prefix: None,
         spent: ModelUse::default(),
         asked: None,
+        pipeline: None,
     }
 }
 

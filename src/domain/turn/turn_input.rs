@@ -8,16 +8,18 @@ use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::Policy;
 use crate::budget::{Deadline, LimitOrigin, Purse};
-use crate::event::Mandate;
+use crate::event::{Mandate, Payload};
 use crate::ids::{Owner, SessionKey};
 use crate::job::ErrorCode;
 use crate::lattice::layout::Scope;
+use crate::pipeline::inputs::{self, TaskInputError};
+use crate::pipeline::template::StepTemplateError;
 use crate::session::{SessionState, TurnRecord};
 use crate::time::Millis;
 use crate::tools::TurnEnds;
 use crate::turn::options;
 use crate::values::entities::{self, EntityIdsRequired};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Everything about a turn that doesn't change while it runs.
@@ -180,10 +182,56 @@ impl SessionRun {
     }
 }
 
+/// Why a task gets no turn of its agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TaskRefusal {
+    /// The input of the task doesn't fit the agent's schema.
+    #[error(transparent)]
+    Input(#[from] TaskInputError),
+    /// The text of the task can't be rendered.
+    #[error("`taskPrompt`: {0}")]
+    Prompt(#[from] StepTemplateError),
+    /// The pipeline has no such step any more; holds the place of the step.
+    #[error("the pipeline was changed: it has no agent of its own at step {0} now; submit the task again")]
+    NoStep(String),
+}
+
 impl Plan {
-    /// Returns the anonymous agent that serves the task, if the task has no agent of its own.
-    pub fn anonymous_agent(&self, agent: &AgentRecord) -> Option<AgentRecord> {
-        let anonymous = self.handed_sections().and_then(|handed| handed.anonymous.as_deref());
-        anonymous.map(|prompt| agent.as_anonymous(prompt))
+    /// Returns the agent that serves the task, if it is not the agent as it is configured: an anonymous one, the agent of a
+    /// step, or one with the task's input in its texts. The plan then shows the rendered text as the input. A task that is
+    /// refused has an agent without prompt and tools.
+    pub fn take_agent(&mut self, agent: &AgentRecord) -> (Option<Box<AgentRecord>>, Option<TaskRefusal>) {
+        match self.served_agent(agent) {
+            Ok(served) => {
+                let prompt = served.as_ref().and_then(|served| served.config.task_prompt.clone());
+                if let (Some(prompt), Some(task)) = (prompt, &mut self.task)
+                    && let Payload::Task { input, .. } = &mut task.event.payload
+                {
+                    *input = Value::String(prompt);
+                }
+                (served.map(Box::new), None)
+            }
+            Err(refusal) => (Some(Box::new(agent.as_anonymous(""))), Some(refusal)),
+        }
+    }
+
+    fn served_agent(&self, agent: &AgentRecord) -> Result<Option<AgentRecord>, TaskRefusal> {
+        if let Some(prompt) = self.handed_sections().and_then(|handed| handed.anonymous.as_deref()) {
+            return Ok(Some(agent.as_anonymous(prompt)));
+        }
+        let of_step = match self.step() {
+            Some(step) => Some(agent.as_step(step).ok_or_else(|| TaskRefusal::NoStep(step.to_owned()))?),
+            None => None,
+        };
+        let config = of_step.as_ref().map_or(&agent.config, |of_step| &of_step.config);
+        if !config.uses_task_input() {
+            return Ok(of_step);
+        }
+        let values = match self.input() {
+            Some(input) => inputs::values(config.input_schema.as_ref(), input)?,
+            None => Map::new(),
+        };
+        let served = of_step.unwrap_or_else(|| agent.clone());
+        Ok(Some(served.with_task_input(&values)?))
     }
 }

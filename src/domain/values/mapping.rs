@@ -232,6 +232,18 @@ impl ContextMapping {
         self.rows.iter().filter_map(constant).collect()
     }
 
+    /// Returns the mapping with a constant for each key that has no row, ahead of all rows; keys that no placeholder can
+    /// name are left out.
+    #[must_use]
+    pub fn with_constants(mut self, constants: impl IntoIterator<Item = (String, Value)>) -> Self {
+        for (key, value) in constants {
+            if check_key(&key).is_ok() && self.rows_of(&key).next().is_none() {
+                self.rows.insert(0, MappingRow { key, source: RowSource::Constant(value), fallback: None });
+            }
+        }
+        self
+    }
+
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

@@ -122,6 +122,19 @@ pub fn keys(text: &str) -> Vec<&str> {
     pieces.filter_map(|piece| if let TextPiece::Key(key) = piece { Some(key) } else { None }).collect()
 }
 
+/// Returns a text in which nothing is a placeholder: what looks like one stands for itself.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (at, c) in text.char_indices() {
+        let rest = &text[at..];
+        if rest.starts_with("${") || placeholder(rest).is_some() {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// Replaces the placeholders of a text; each key is looked up once. A value inserts at most [`PLACEHOLDER_BYTES`], all
 /// of them together at most [`PLACEHOLDERS_BYTES`].
 pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, InsertedText>>) -> ExpandedText {
@@ -306,6 +319,13 @@ mod tests {
         check("${sly}", "${name} {{name}}");
         check("$${name}", "$Ada");
         check("{{{name}}}", "{Ada}");
+    }
+
+    #[test]
+    fn an_escaped_text_stands_for_itself() {
+        for text in ["${name} {{name}} {{ user.name }}", "{\"a\": {\"b\": 1}}", "$ {{}} ${", "{{{name}}}"] {
+            check(&escape(text), text);
+        }
     }
 
     #[test]

@@ -42,12 +42,12 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     if let Some(path) = &left_at {
         call.permit("crud/write", path)?;
     }
-    let anonymous = to.agent.is_none().then(|| to.prompt.clone());
+    let anonymous = (to.agent.is_none() && to.step.is_none()).then(|| to.prompt.clone());
     let submission = Submission {
         input: arguments,
         caller: Some(call.caller.name.clone()),
         envelope: delegated_envelope(call, site, None)?,
-        handed: DelegateContext { anonymous, ..handed_sections(site) },
+        handed: DelegateContext { anonymous, step: to.step.clone(), ..handed_sections(site) },
         output_path: to.output_path.clone(),
         ..Submission::default()
     };
@@ -56,6 +56,10 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
         // The output will be there, whether or not this call waits for it.
         call.reads.note_kept(ResourcePath::job(&job), format!("j/{job}/output"));
         call.reads.note_copies(&[path.to_string()]);
+    }
+    if site.is_pipeline {
+        // Its next turn reads the result as an event, so that a turn that is run again decides the same.
+        return Ok(still_running(site, StartedRequestView::of_agent(agent, job)));
     }
     let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
@@ -70,7 +74,8 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
 
 /// Returns the sections of the turn's context that a child of a call gets.
 pub(super) fn handed_sections(site: &TurnSite<'_>) -> DelegateContext {
-    DelegateContext { scoped: site.handed.iter().filter_map(ScopedSection::for_receiver).collect(), anonymous: None }
+    let scoped = site.handed.iter().filter_map(ScopedSection::for_receiver).collect();
+    DelegateContext { scoped, ..DelegateContext::default() }
 }
 
 /// Returns ability and resource that a request to an agent needs.
@@ -125,8 +130,8 @@ pub(super) async fn start_child(
     if find_existing(call, agent).await?.status == AgentStatus::Terminated {
         return Err(OpError::Conflict(format!("agent `{agent}`: {}", Refusal::Terminated)));
     }
-    // An anonymous child can call nothing, and so closes no cycle.
-    let named = submission.handed.anonymous.is_none().then_some(agent);
+    // An anonymous child can call nothing, and a step is an agent below its pipeline: neither closes a cycle.
+    let named = (!submission.handed.is_own()).then_some(agent);
     child::check_limits(site, &submission.envelope.lineage, named)?;
     submission.parent = Some(site.parent.clone());
     let arrival = Arrival {

@@ -42,7 +42,7 @@ impl From<PreviewError> for OpError {
         let text = error.to_string();
         match error {
             PreviewError::NoAgent(_) | PreviewError::NoSession(_) => Self::NotFound(text),
-            PreviewError::NoTask(_) | PreviewError::Grant(_) => Self::Invalid(text),
+            PreviewError::NoTask(_) | PreviewError::Pipeline(_) | PreviewError::Grant(_) => Self::Invalid(text),
             PreviewError::Withheld(_) => Self::Denied(text),
             PreviewError::Store(error) => Self::Store(error),
         }

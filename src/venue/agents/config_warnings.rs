@@ -36,9 +36,16 @@ pub enum ConfigFaultsError {
 
 /// Returns one line for each warning.
 pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
-    let operations = declared::view_with_config(&venue.catalog, venue.catalog_view(owner), config);
-    let bindings = binding_faults(venue, &operations, config).warnings;
-    list_warnings(venue, owner, &operations, config, bindings)
+    let of_one = |config: &AgentConfig| {
+        let operations = declared::view_with_config(&venue.catalog, venue.catalog_view(owner), config);
+        let bindings = binding_faults(venue, &operations, config).warnings;
+        list_warnings(venue, owner, &operations, config, bindings)
+    };
+    let mut found = of_one(config);
+    for (place, inline) in config.inline_agents() {
+        found.extend(of_one(&inline).into_iter().map(|line| format!("`{place}`: {line}")));
+    }
+    found
 }
 
 /// Returns one line for each warning; `bindings` are those about bindings, which come last.
@@ -53,7 +60,7 @@ fn list_warnings(
     let servers: Vec<_> = config.mcp.iter().map(|server| &server.name).chain(of_venue).cloned().collect();
     let known = KnownNames { providers: venue.catalog.providers(), operations, servers: &servers };
     let mut found = config.unknown_names(&known);
-    let models = config.model.in_order().enumerate();
+    let models = config.model.in_order().enumerate().filter(|_| config.pipeline.is_none());
     found.extend(models.filter_map(|(at, model)| {
         let why = venue.spend.price_error(owner, model)?;
         Some(format!("`{}`: {why}", ModelSettings::key_at(at)))
@@ -69,7 +76,15 @@ fn list_warnings(
 /// are told, too.
 pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
-    for (at, model) in config.model.in_order().enumerate() {
+    let inline: Vec<_> =
+        config.inline_agents().into_iter().map(|(place, config)| (format!("{place}."), config)).collect();
+    let own = (String::new(), config);
+    let all = std::iter::once((&own.0, own.1)).chain(inline.iter().map(|(place, config)| (place, config)));
+    let models = all.filter(|(_, config)| config.pipeline.is_none());
+    let models: Vec<_> = models
+        .flat_map(|(place, config)| config.model.in_order().enumerate().map(move |(at, model)| (place, at, model)))
+        .collect();
+    for (place, at, model) in models {
         let why = match &model.key {
             None => venue.local.missing_key(model),
             Some(name) => {
@@ -78,10 +93,11 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
                 (!is_stored).then(|| format!("no secret `{path}`: `trellis secret set {name}` stores it"))
             }
         };
-        let place = ModelSettings::key_at(at);
-        found.extend(why.map(|why| format!("`{place}`: {why}; until then its tasks wait")));
+        let key = ModelSettings::key_at(at);
+        found.extend(why.map(|why| format!("`{place}{key}`: {why}; until then its tasks wait")));
     }
     found.extend(unseen_rules(venue, config));
+    found.extend(inline.iter().filter_map(|(_, config)| unseen_rules(venue, config)));
     found.extend(mcp::server_warnings(venue, owner, config).await?);
     Ok(found)
 }
@@ -107,6 +123,32 @@ fn binding_faults(venue: &Venue, operations: &CatalogView, config: &AgentConfig)
 /// Returns the [`warnings`] of a configuration. A binding that can't be kept is an error; with `strict` so is a
 /// warning.
 pub fn check(
+    venue: &Venue,
+    owner: &Owner,
+    config: &AgentConfig,
+    strict: bool,
+) -> Result<Vec<String>, ConfigFaultsError> {
+    let mut warnings = check_one(venue, owner, config, strict)?;
+    for (place, inline) in config.inline_agents() {
+        let found = check_one(venue, owner, &inline, strict).map_err(|error| error.with_place(&place))?;
+        warnings.extend(found.into_iter().map(|line| format!("`{place}`: {line}")));
+    }
+    Ok(warnings)
+}
+
+impl ConfigFaultsError {
+    /// Returns the error of an agent that is written inside of a pipeline.
+    fn with_place(self, place: &str) -> Self {
+        let placed = |lines: Vec<String>| lines.into_iter().map(|line| format!("`{place}`: {line}")).collect();
+        match self {
+            Self::Bindings { lines } => Self::Bindings { lines: placed(lines) },
+            Self::Declared { lines } => Self::Declared { lines: placed(lines) },
+            Self::Strict { lines } => Self::Strict { lines: placed(lines) },
+        }
+    }
+}
+
+fn check_one(
     venue: &Venue,
     owner: &Owner,
     config: &AgentConfig,

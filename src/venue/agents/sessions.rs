@@ -76,6 +76,7 @@ pub(in crate::venue) fn session_row(session: &SessionFacts, ttl: Option<&Ttl>, n
         results: waiting(EventKind::Result),
         due: session.due,
         loads: None,
+        pipeline: None,
     }
 }
 

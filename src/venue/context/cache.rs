@@ -33,6 +33,8 @@ pub(super) struct ToolKey {
     pub(super) agent: AgentId,
     pub(super) created: Millis,
     pub(super) config_version: u64,
+    /// Place of the step whose agent has the tools; empty for the agent itself.
+    pub(super) step: String,
     pub(super) task_open: bool,
     /// Whether a goal inside another is worked on.
     pub(super) inner: bool,

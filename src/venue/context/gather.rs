@@ -132,6 +132,16 @@ impl PromptView<'_> {
         })
     }
 
+    /// Returns the tools that the steps of a pipeline may call: none, unless its kind is to call one.
+    pub(crate) async fn step_tools(&self) -> Result<Arc<ToolTable>, StoreError> {
+        let tool = self.agent.config.pipeline.as_ref().and_then(|pipeline| pipeline.tool.as_ref());
+        if tool.is_none() {
+            return Ok(Arc::new(ToolTable::new(Vec::new(), Vec::new(), Vec::new())));
+        }
+        let resolver = values::resolver(self.venue, self.turn_input, self.agent).await?;
+        Ok(self.tool_table(&resolver, Vec::new(), &[]))
+    }
+
     /// Returns the tools of an agent's configuration; built once per version of it and per values that its bindings
     /// fill in. From a session's first task on, the tools that end a task stay: tools stand at the beginning of a
     /// prompt, and changing them costs the cache of the whole prompt.
@@ -155,6 +165,7 @@ impl PromptView<'_> {
             agent: agent.id.clone(),
             created: agent.created,
             config_version: agent.config_version,
+            step: turn_input.plan.step().map(str::to_owned).unwrap_or_default(),
             task_open: ends.task,
             inner: ends.inner,
             output: ends.output.map(ToString::to_string).unwrap_or_default(),

@@ -78,6 +78,9 @@ pub enum PreviewError {
     /// A key that belongs to a task is given without one; holds the key.
     #[error("`{0}`: it belongs to the request of a task, and there is no `task`: give `task` too")]
     NoTask(&'static str),
+    /// The agent asks no model.
+    #[error("agent `{0}` is a pipeline: it asks no model and has no prompt; the sessions of its steps have")]
+    Pipeline(AgentId),
     /// A grant breaks a rule.
     #[error(transparent)]
     Grant(#[from] GrantError),
@@ -108,8 +111,12 @@ async fn next_inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview)
     let IdleSession { key, mut run, mut transcript } = read_idle_session(venue, owner, id, asked).await?;
     let is_expired = empty_if_expired(venue, &agent.config, &mut run, &mut transcript);
     let (policy, _) = policy::load(&*venue.store, owner).await?;
-    let (plan, _) = run.plan_under_policy(&policy, &agent, &key);
-    let agent = plan.anonymous_agent(&agent).unwrap_or(agent);
+    let (mut plan, _) = run.plan_under_policy(&policy, &agent, &key);
+    let (served, _) = plan.take_agent(&agent);
+    let agent = served.map_or(agent, |served| *served);
+    if agent.config.pipeline.is_some() {
+        return Err(PreviewError::Pipeline(id.clone()));
+    }
     let (start, date) = venue.day();
     let next = NextTurn { owner, session: &key, start, date };
     let turn_input = Box::new(TurnInput::for_next_turn(next, &agent, &run, plan, &policy));

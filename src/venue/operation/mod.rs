@@ -222,6 +222,8 @@ pub struct TurnSite<'a> {
     pub time: Option<Duration>,
     /// Whether the agent has bound arguments, whose values must not be read by their paths.
     pub hides_values: bool,
+    /// Whether the calls are steps of a pipeline, which has limits of its own.
+    pub is_pipeline: bool,
 }
 
 impl TurnSite<'_> {

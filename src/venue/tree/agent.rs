@@ -6,15 +6,21 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::lattice::value::{index_of, take};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
+use crate::domain::session::SessionState;
+use crate::store::SessionFacts;
 use crate::venue::agents::{self, sessions};
 use crate::venue::operation::{Invocation, OpError, Site};
+use crate::view::pipeline::PipelineRunView;
 use crate::view::session::SessionRowView;
 use crate::view::to_json;
 use crate::view::tree::AgentStateView;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// Turns shown under `g/<agent>/timeline`.
 const TURNS: usize = 1_000;
+/// Sessions whose runs are shown under `g/<agent>/state/runs`: a State may be large.
+const RUNS: usize = 100;
 /// Number of turns that can be read one by one: each read walks over the index of the turns before it.
 const TURNS_REACHED: usize = 100_000;
 
@@ -24,6 +30,7 @@ const TURNS_REACHED: usize = 100_000;
 /// |---|---|
 /// | `timeline`, `timeline/N` | its turns, oldest first |
 /// | `state`, `state/config`, `state/context`, `state/loads` | its configuration, and what it keeps in all sessions |
+/// | `state/runs/ID` | of a pipeline: the State of the run of a session |
 /// | `sessions`, `sessions/ID` | its sessions by id |
 /// | `n`, `sessions/ID/c` | its notes, and a session's scratch documents |
 /// | anything else | a part of the answer of `agent/info` |
@@ -34,8 +41,9 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
         ["timeline", ..] => timeline(call, id, &keys[1..]).await,
         ["state", ..] => {
             let Some((record, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
+            let runs = if record.config.pipeline.is_some() { Some(all_runs(call, id).await?) } else { None };
             let AgentState { context, loads } = record.state;
-            let state = AgentStateView { config: to_json(&record.config), context, loads };
+            let state = AgentStateView { config: to_json(&record.config), context, loads, runs };
             Ok(take(to_json(&state), &keys[1..]))
         }
         ["sessions"] => all_sessions(call, id).await,
@@ -91,7 +99,21 @@ async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<Se
     let Some((record, _)) = agents::get(venue, owner, &key.agent).await? else { return Ok(None) };
     let Some(facts) = sessions::find(venue, owner, &key).await? else { return Ok(None) };
     let row = sessions::session_row(&facts, record.config.session.ttl.as_ref(), venue.now());
-    Ok(Some(SessionRowView { loads: Some(sessions::state(&facts).loads), ..row }))
+    let SessionState { loads, pipeline, .. } = sessions::state(&facts);
+    let reader = call.caller.reading_authority();
+    let pipeline = pipeline.map(|run| PipelineRunView::for_reader(&run, &reader));
+    Ok(Some(SessionRowView { loads: Some(loads), pipeline, ..row }))
+}
+
+/// Returns the runs of a pipeline by session: those of its first [`RUNS`] sessions.
+async fn all_runs(call: &Invocation<'_>, id: &AgentId) -> Result<BTreeMap<String, PipelineRunView>, OpError> {
+    let found = call.venue.store.sessions(&call.caller.owner, Some(id), None, RUNS).await?;
+    let reader = call.caller.reading_authority();
+    let run = |facts: &SessionFacts| {
+        let run = sessions::state(facts).pipeline?;
+        Some((facts.key.session.to_string(), PipelineRunView::for_reader(&run, &reader)))
+    };
+    Ok(found.iter().filter_map(run).collect())
 }
 
 /// Returns an agent's own documents. People and the agent may read them, and other agents with a capability that names

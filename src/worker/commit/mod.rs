@@ -23,7 +23,7 @@ use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{NextStep, PendingEvent};
 use crate::domain::turn::{Turn, TurnInput};
 use crate::domain::unknown_fields::UnknownFields;
-use crate::store::{Commit, CommitOutcome, Continuation as Kept, DocWrite, JobFinish, LeaseUse, keys};
+use crate::store::{Commit, CommitOutcome, Continuation as Kept, DocWrite, JobFinish, LeaseUse, OutboxEntry, keys};
 use crate::venue::agents;
 use crate::venue::approvals;
 use crate::venue::context::clear_scratch;
@@ -239,13 +239,7 @@ async fn build_commit(
         finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
         told.messages = completion(&worker.venue.key, leased, job, result);
     }
-    if let (true, Some(job)) = (decision.cancelled, &record.job) {
-        // Children that the turn started after its cancellation are cancelled too.
-        let owner = &leased.lease.owner;
-        let ended = jobs::get(&worker.venue, owner, job).await?.map(|job| job.status).filter(|s| s.is_terminal());
-        let ended = ended.unwrap_or(JobStatus::Cancelled);
-        told.entries = jobs::child_cancel_messages(&worker.venue, owner, job, ended).await?;
-    }
+    told.entries = cancelled_children(worker, leased, decision).await?;
     let after = leased.run.after_commit(&decision.state, &decision.consume);
     let rest = |due| LeaseUse::Release { arrivals: leased.arrivals, due, backoff: false };
     let due = after.next_deadline(&agent.config.limits.budget());
@@ -268,6 +262,28 @@ async fn build_commit(
         after_commit: then,
     };
     Ok((commit, told))
+}
+
+/// Returns the messages that cancel children: those that a cancelled turn has started, and the steps that still run of a
+/// pipeline that ends without them.
+async fn cancelled_children(
+    worker: &Worker,
+    leased: &LeasedSession,
+    decision: &Decision,
+) -> Result<Vec<OutboxEntry>, RunStop> {
+    let (venue, owner) = (&worker.venue, &leased.lease.owner);
+    if let (true, Some(job)) = (decision.cancelled, &decision.record.job) {
+        let ended = jobs::get(venue, owner, job).await?.map(|job| job.status).filter(|s| s.is_terminal());
+        let ended = ended.unwrap_or(JobStatus::Cancelled);
+        return Ok(jobs::child_cancel_messages(venue, owner, job, ended).await?);
+    }
+    let run = decision.state.pipeline.as_deref().filter(|run| !run.running.is_empty());
+    match (&decision.ended_task, run) {
+        (Some((job, result)), Some(run)) if run.job == *job => {
+            Ok(jobs::child_cancel_messages(venue, owner, job, result.status).await?)
+        }
+        (Some(_) | None, _) => Ok(Vec::new()),
+    }
 }
 
 /// Returns the messages about the end of the served task; its event has all that they need.

@@ -10,6 +10,18 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::turn::{Observation, Turn};
 use crate::venue::context::PromptView;
 
+/// Finds the tools that a step of a pipeline may call. Nothing else is read: there is no prompt.
+pub(super) async fn offer(
+    worker: &Worker,
+    turn_base: &TurnBase,
+    agent: &AgentRecord,
+    turn: &Turn,
+) -> Result<Observation, RunStop> {
+    let TurnBase { workspace, catalog, .. } = turn_base;
+    let view = PromptView { venue: &worker.venue, catalog, turn_input: turn.input(), agent, workspace };
+    Ok(Observation::Offered(view.step_tools().await?))
+}
+
 /// Reads the inputs of the prompt and, at the same time, the record that the new record is a change of.
 pub(super) async fn gather(
     worker: &Worker,

@@ -290,6 +290,6 @@ fn charge(observed: &Observation, meter: &CallMeter, prompt: u64, ratio: u32) ->
             Some(Charge::of_reply(reply.usage, prompt, budget::tokens(said_bytes, ratio)))
         }
         Observation::Cancelled(_) | Observation::Answered(Err(_)) => meter.progress().charge(prompt, ratio),
-        Observation::Gathered(..) | Observation::Recorded | Observation::Called(_) => None,
+        Observation::Gathered(..) | Observation::Offered(_) | Observation::Recorded | Observation::Called(_) => None,
     }
 }

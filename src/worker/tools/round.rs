@@ -121,6 +121,7 @@ impl CallRound<'_> {
                 delegable: self.turn_input.config.delegable.as_deref(),
                 time: self.turn_input.config.limits.tool_timeout.map(Duration::from_secs),
                 hides_values: self.turn_input.config.hides_values(),
+                is_pipeline: self.turn_input.config.pipeline.is_some(),
             }),
             reads,
             fills_prompt: false,
@@ -139,6 +140,7 @@ impl CallRound<'_> {
     ) -> Result<CallOutcome, RunStop> {
         match called {
             Ok(output) => Ok(CallOutcome {
+                value: self.turn_input.config.pipeline.is_some().then(|| output.value.clone()),
                 started: output.started.map(|job| (job, agent())),
                 reads: reads.found_reads(),
                 sent: reads.sent_marks(),

@@ -232,7 +232,7 @@ impl TestVenue {
 
     pub async fn agent(&self, id: &str, config: Value) {
         let mut config = config;
-        if config.get("model").is_none() {
+        if config.get("model").is_none() && config.get("pipeline").is_none() {
             config["model"] = json!({"provider": "scripted", "name": "rules"});
         }
         let config = AgentConfig::parse(&config).unwrap();

@@ -1,7 +1,8 @@
-//! Manifests of agntz: an agent of `kind: llm`.
+//! Manifests of agntz: an agent of `kind: llm`; pipelines are read beside.
 
 use super::agntz_http;
 use super::agntz_mcp::McpParts;
+use super::agntz_pipeline;
 use super::config_map::{ConfigMap, invalid};
 use crate::decode::DataError;
 use crate::lattice::value::type_name;
@@ -16,15 +17,8 @@ const MANIFEST_KEYS: [&str; 2] = ["kind", "instruction"];
 const PROVIDERS: [(&str, &str); 2] = [("google", "gemini"), ("togetherai", "together")];
 
 /// Keys that have no meaning here, and what to use instead.
-const NO_MEANING: [(&str, &str); 9] = [
-    (
-        "inputSchema",
-        "the input of a task has no type here; leave it out, with the placeholders of its properties: the input stands \
-         in the prompt as it came",
-    ),
-    ("prompt", "the task stands in the prompt in its own form; put what is asked of the model into `instruction`"),
-    ("examples", "write them into `instruction`"),
-    ("stateKey", "it belongs to a pipeline; an agent hands its output to the one that asked"),
+const NO_MEANING: [(&str, &str); 6] = [
+    ("stateKey", "it belongs to a step of a pipeline; an agent hands its output to the one that asked"),
     ("retention", "it is the venue's, see `[retention]` in its configuration"),
     ("skills", "put their text into `context`, as assets or paths, and their tools into `tools`"),
     ("spawnable", "name each as a tool: `{delegate: AGENT}`"),
@@ -52,18 +46,25 @@ pub(super) fn is_manifest(map: &ConfigMap) -> bool {
 /// Returns the same configuration in the spelling of agent files.
 pub(super) fn from_manifest(map: &ConfigMap) -> Result<ConfigMap, DataError> {
     let mut config = map.clone();
-    if let Some(kind) = config.shift_remove("kind")
-        && kind != "llm"
-    {
-        return invalid(format!("`kind`: expected `llm`, got {kind}: {}", kind_advice(&kind)));
+    let kind = config.shift_remove("kind");
+    let pipeline = kind.as_ref().and_then(Value::as_str).filter(|kind| agntz_pipeline::KINDS.contains(kind));
+    if let Some(kind) = kind.as_ref().filter(|kind| *kind != "llm" && pipeline.is_none()) {
+        let known = "expected `llm`, `sequential`, `parallel` or `tool`";
+        return invalid(format!("`kind`: {known}, got {kind}{}", kind_advice(kind)));
     }
     for (key, instead) in NO_MEANING {
         if config.contains_key(key) {
             return invalid(format!("`{key}` has no meaning here: {instead}"));
         }
     }
-    check_no_blocks(&config)?;
+    agntz_pipeline::set_input_schema(&mut config, property_schema)?;
+    if let Some(kind) = pipeline {
+        agntz_pipeline::move_pipeline(kind, &mut config)?;
+        move_limits(&mut config)?;
+        return Ok(config);
+    }
     rename_key(&mut config, "instruction", "systemPrompt", Ok)?;
+    move_prompt(&mut config)?;
     move_limits(&mut config)?;
     set_model_settings(&mut config)?;
     set_memory_modes(&mut config);
@@ -95,24 +96,24 @@ fn convert_tools(config: &mut ConfigMap) -> Result<(), DataError> {
 fn kind_advice(kind: &Value) -> &'static str {
     match kind.as_str() {
         Some("image" | "transcription") => {
-            "no agent makes pictures or transcripts here; give the work to a program behind `v/ops/http/post` or \
+            ": no agent makes pictures or transcripts here; give the work to a program behind `v/ops/http/post` or \
              `v/ops/queue/publish`"
         }
-        _ => {
-            "steps, branches and tools are no agents here; let one agent call the others as tools, `{delegate: AGENT}`"
-        }
+        _ => "",
     }
 }
 
-/// Refuses blocks of templates: the model would read them as they stand.
-fn check_no_blocks(config: &ConfigMap) -> Result<(), DataError> {
-    let text = config.get("instruction").and_then(Value::as_str).unwrap_or_default();
-    if text.contains("{{#") || text.contains("{{/") {
-        return invalid(
-            "`instruction`: blocks such as `{{#if key}}` are not evaluated here; write the condition in words, only \
-             `{{key}}` is filled in",
-        );
+/// Makes a `prompt` that is a template the text of the task, and puts the examples behind the instruction.
+fn move_prompt(config: &mut ConfigMap) -> Result<(), DataError> {
+    let is_style = |prompt: &Value| prompt == "full" || prompt == "plain";
+    if config.get("prompt").is_some_and(|prompt| !is_style(prompt)) {
+        rename_key(config, "prompt", "taskPrompt", Ok)?;
     }
+    let Some(examples) = config.shift_remove("examples") else { return Ok(()) };
+    let text = agntz_pipeline::examples_text(&examples)?;
+    let mut whole = config.get("systemPrompt").and_then(Value::as_str).unwrap_or_default().trim_end().to_owned();
+    whole.push_str(&text);
+    config.insert("systemPrompt".into(), whole.into());
     Ok(())
 }
 
@@ -337,12 +338,33 @@ mod tests {
     }
 
     #[test]
+    fn prompt_examples_and_a_schema_in_short_are_kept() {
+        let given = json!({
+            "kind": "llm", "instruction": "Help.\n", "prompt": "On {{topic}}",
+            "examples": [{"input": "${a} {{b}}", "output": {"c": 1}}],
+            "inputSchema": {"topic": "string", "more": "object", "mood": {"type": "string", "enum": ["up"]}}
+        });
+        let properties = json!({
+            "topic": {"type": ["string", "null"]}, "more": {"type": ["object", "array", "null"]},
+            "mood": {"type": ["string", "null"], "enum": ["up", null]}
+        });
+        let expected = json!({
+            "inputSchema": {"type": "object", "properties": properties}, "taskPrompt": "On {{topic}}",
+            "systemPrompt": "Help.\n\nExamples:\n\nInput: \\${a} \\{{b}}\nOutput: {\"c\":1}\n"
+        });
+        assert_eq!(read(&given), Ok(expected));
+    }
+
+    #[test]
     fn keys_without_meaning_here_are_refused_by_name() {
         for (given, expected) in [
-            (json!({"kind": "sequential", "steps": []}), "`kind`: expected `llm`, got \"sequential\""),
-            (json!({"kind": "llm", "prompt": "{{x}}"}), "`prompt` has no meaning here: "),
+            (json!({"kind": "loop"}), "`kind`: expected `llm`, `sequential`, `parallel` or `tool`, got \"loop\""),
             (json!({"kind": "llm", "skills": ["x"]}), "`skills` has no meaning here: "),
-            (json!({"kind": "llm", "inputSchema": {}}), "`inputSchema` has no meaning here: "),
+            (json!({"kind": "llm", "inputSchema": 1}), "`inputSchema`: expected a map, got"),
+            (json!({"kind": "llm", "settings": {}}), "`settings` has no meaning here: "),
+            (json!({"kind": "llm", "stateKey": "x"}), "`stateKey` has no meaning here: "),
+            (json!({"kind": "llm", "examples": [{"input": "a"}]}), "`examples[0].output`: expected the output"),
+            (json!({"kind": "llm", "examples": [{"input": "{{#if a}}", "output": ""}]}), "examples have no blocks"),
             (json!({"instruction": "a", "systemPrompt": "b"}), "`instruction`: `systemPrompt` says it already"),
             (json!({"kind": "llm", "maxSteps": 5, "limits": {"turns": 3}}), "`maxSteps`: `turns` says it already"),
             (json!({"kind": "llm", "maxSteps": -1}), "`maxSteps`: expected a whole number"),
@@ -363,7 +385,6 @@ mod tests {
                 "`tools[0].version`: an agent is called as it is now",
             ),
             (json!({"kind": "image", "prompt": "x"}), "got \"image\": no agent makes pictures"),
-            (json!({"instruction": "A {{#if b}}c{{/if}}"}), "`instruction`: blocks such as `{{#if key}}`"),
             (json!({"kind": "llm", "model": {"topK": 5}}), "`model.topK` has no place here: put it into `model.extra`"),
             (json!({"kind": "llm", "model": {"providerOptions": {}}}), "`model.providerOptions` has no place here: "),
             (json!({"kind": "llm", "model": {"maxRetries": -1}}), "`model.maxRetries`: expected a whole number"),

@@ -4,13 +4,14 @@
 //! |---|---|---|
 //! | Covia | `state`, `operation`, `model` as text, `llmOperation`, `url`, `apiKey`, `responseFormat`; default tools by its names; goal tools without a loop | here, `model` |
 //! | Idealic | `_scopes`, `_instance`, `_delegate` and the like as properties of a tool's `input` | `idealic` |
-//! | agntz | `kind`, `instruction`, `outputSchema`, `maxSteps`, `tokenBudget`, `timeoutMs`, tools by `kind` | `agntz`, `agntz_http`, `agntz_mcp` |
+//! | agntz | `kind`, `instruction`, `outputSchema`, `maxSteps`, `tokenBudget`, `timeoutMs`, tools by `kind`, pipelines, `examples` | `agntz`, `agntz_http`, `agntz_mcp`, `agntz_pipeline` |
 //!
 //! What has no meaning here is refused by its name and with the reason, never ignored.
 
 mod agntz;
 mod agntz_http;
 mod agntz_mcp;
+mod agntz_pipeline;
 mod config_map;
 mod idealic;
 mod model;

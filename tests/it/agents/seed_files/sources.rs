@@ -232,7 +232,8 @@ fn source_configurations_are_applied_unchanged_and_work() {
 fn keys_without_meaning_are_refused_by_name_and_reason() {
     let up = Up::start();
     for (file, text, expected) in [
-        ("pipeline.yaml", "kind: sequential\nsteps: []\n", "`kind`: expected `llm`, got \"sequential\""),
+        ("pipeline.yaml", "kind: sequential\nsteps: []\n", "`pipeline.steps`: expected at least one step"),
+        ("loop.yaml", "kind: loop\n", "`kind`: expected `llm`, `sequential`, `parallel` or `tool`, got \"loop\""),
         ("skilled.yaml", "kind: llm\nmodel: openai/x\nskills: [researcher]\n", "`skills` has no meaning here: "),
         (
             "local.yaml",
@@ -246,8 +247,8 @@ fn keys_without_meaning_are_refused_by_name_and_reason() {
         ),
         (
             "blocks.yaml",
-            "kind: llm\nmodel: openai/x\ninstruction: Write. {{#if feedback}}Mind {{feedback}}.{{/if}}\n",
-            "`instruction`: blocks such as `{{#if key}}` are not evaluated here",
+            "kind: llm\nmodel: openai/x\ninstruction: Write. {{#if feedback}}Mind {{feedback}}.\n",
+            "`systemPrompt`: expected a `{{/if}}` for each `{{#if …}}`",
         ),
         (
             "sampled.yaml",

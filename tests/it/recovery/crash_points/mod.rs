@@ -189,7 +189,7 @@ impl Run {
     async fn prepare(&self, venue: &Arc<Venue>) {
         for (id, config) in self.scenario.agents {
             let mut config: Value = serde_json::from_str(config).unwrap();
-            config["model"] = json!({"provider": "scripted", "name": "rules"});
+            config["model"] = config.get("model").cloned().unwrap_or(json!({"provider": "scripted", "name": "rules"}));
             let config = AgentConfig::parse(&config).unwrap();
             agents::apply(
                 venue,
@@ -476,6 +476,7 @@ scenarios! {
     a_task_with_resources = "a task that remembers, writes a file and fills a bucket";
     a_provider_that_is_overloaded = "a provider that is overloaded twice";
     a_tree_of_goals = "a tree of goals with a typed output";
+    a_pipeline = "a pipeline with branches and a tool";
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub const THREE_TURNS: Scenario = Scenario {
     ..PLAIN
 };
 
-pub const ALL: [Scenario; 15] = [
+pub const ALL: [Scenario; 16] = [
     THREE_TURNS,
     Scenario {
         name: "a task with a child job that answers within the turn",
@@ -191,6 +191,27 @@ pub const ALL: [Scenario; 15] = [
         turns: 5,
         ..PLAIN
     },
+    Scenario {
+        name: "a pipeline with branches and a tool",
+        agents: &[(
+            "flow",
+            r#"{"model": {"provider": "pipeline", "name": "sequential"}, "pipeline": {"kind": "sequential", "steps": [
+                {"stateKey": "both", "agent": {"pipeline": {"kind": "parallel", "steps": [
+                    {"stateKey": "a", "agent": {"model": {"provider": "scripted", "name": "rules"}, "systemPrompt": "A"}},
+                    {"stateKey": "b", "agent": {"model": {"provider": "scripted", "name": "rules"}, "systemPrompt": "B"}}
+                ]}}},
+                {"stateKey": "kept", "agent": {
+                    "tools": [{"operation": "v/ops/lattice/append", "name": "append"}],
+                    "pipeline": {"kind": "tool", "tool": "append", "params": {"path": "w/log", "value": "{{userQuery.a}}"}}
+                }}
+            ]}}"#,
+        )],
+        events: &[task("flow", "t1", r#"{"input": "go"}"#)],
+        racing: true,
+        jobs: 5,
+        turns: 5,
+        ..PLAIN
+    },
 ];
 
 pub const RULES: &str = r#"
@@ -297,6 +318,10 @@ then = { calls = [{ tool = "complete", arguments = { total = 3 } }] }
 [[rule]]
 when = { agent = "planner" }
 then = { calls = [{ tool = "subgoal", arguments = { description = "count" } }, { tool = "subgoal", arguments = { description = "look for more" } }] }
+
+[[rule]]
+when = { agent = "flow" }
+then = { text = "worked" }
 
 [[rule]]
 when = { agent = "flaky" }
