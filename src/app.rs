@@ -1,5 +1,6 @@
 //! Composition root: it and what lies below it alone name concrete backends.
 
+mod a2a_agents;
 mod backends;
 mod error;
 mod introduce;
@@ -26,6 +27,7 @@ use crate::process::telemetry::Metrics;
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::venue::Venue;
+use crate::venue::a2a_agents as remote_agents;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
 use crate::venue::clocks::{self, ClockWatch};
@@ -44,6 +46,7 @@ use crate::venue::upkeep::audit::{journal, losses};
 use crate::venue::upkeep::doctor;
 use crate::venue::upkeep::settings::{self, LoggedSettings};
 use crate::worker::{self, WorkerOptions};
+pub use a2a_agents::A2aAgentProblem;
 use backends::OpenBus;
 pub use error::AppError;
 pub use introduce::open_store_to_read;
@@ -85,7 +88,8 @@ impl App {
             .with_providers(providers(config.models.endpoints.keys().map(String::as_str)))
             .with_resources(resource_kinds::open_kinds(config)?)
             .with_mcp(mcp_servers::open_servers(config, role, &http_policy(config))?)
-            .with_webhooks(webhooks_of(config, role)?);
+            .with_webhooks(webhooks_of(config, role)?)
+            .with_a2a(a2a_agents::open_agents(config, &http_policy(config))?);
         if let (Some(tools), Role::Up | Role::Serve | Role::Worker) = (&config.catalog.tools, role) {
             declared::publish_files(&catalog, tools, clock.now()).map_err(AppError::Tools)?;
         }
@@ -168,6 +172,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     shutdown.spawn_service("direct submissions", direct::run(venue, auth, takes, stop));
     let (venue, ending) = (Arc::clone(&app.venue), shutdown.end_token().clone());
     shutdown.spawn_rounds("mcp servers", move || mcp::watch(Arc::clone(&venue), ending.clone()));
+    let (venue, ending) = (Arc::clone(&app.venue), shutdown.end_token().clone());
+    shutdown.spawn_rounds("a2a agents", move || remote_agents::watch(Arc::clone(&venue), ending.clone()));
     let (venue, name, ending) = (Arc::clone(&app.venue), worker_options(config).name, shutdown.end_token().clone());
     let (venue_of_journal, end) = (Arc::clone(&app.venue), shutdown.end_token().clone());
     shutdown.spawn_rounds("journal", move || journal::flush(Arc::clone(&venue_of_journal), end.clone()));

@@ -157,11 +157,12 @@ if ! grep -q "\"version\": \"$MCP_CONFORMANCE\"" "$suite/conformance/package.jso
 fi
 
 a2a=$PWD/.tools/venv-a2a
-if ! "$a2a/bin/python" -c "from importlib.metadata import version
+if ! "$a2a/bin/python" -c "import sse_starlette, uvicorn
+from importlib.metadata import version
 assert version('a2a-sdk') == '$A2A_SDK'" 2>/dev/null; then
     say "installing a2a-sdk $A2A_SDK into .tools/venv-a2a"
     [ -d "$a2a" ] || python3 -m venv "$a2a"
-    "$a2a/bin/python" -m pip install --quiet --disable-pip-version-check "a2a-sdk==$A2A_SDK"
+    "$a2a/bin/python" -m pip install --quiet --disable-pip-version-check "a2a-sdk[http-server]==$A2A_SDK" uvicorn
 fi
 # The compatibility kit of A2A is in no package registry: it is copied from a checkout, and its tests are skipped
 # without one. One copy is as it is, the other with tests/it/a2a/kit.patch.

@@ -1,5 +1,6 @@
 //! Why a process can't start.
 
+use super::a2a_agents::A2aAgentProblem;
 use super::mcp_servers::McpServerProblem;
 use super::resource_kinds::ResourceKindError;
 use super::webhooks::WebhookProblem;
@@ -95,6 +96,14 @@ pub enum AppError {
         name: ServerName,
         /// Reason why it can't be used.
         problem: McpServerProblem,
+    },
+    /// An agent elsewhere.
+    #[error("`a2a.agents.{name}`: {problem}")]
+    A2aAgent {
+        /// Name of the agent.
+        name: ServerName,
+        /// Reason why it can't be used.
+        problem: A2aAgentProblem,
     },
     /// The files of declared tools.
     #[error("`catalog.tools`: {0}")]

@@ -153,14 +153,18 @@ fn describe(out: CommandOutput, detail: &McpServerDetailView) -> String {
 /// Returns the lines of one difference: what was, and what is.
 fn diff_lines(difference: &McpDifferenceView) -> String {
     let head = format!("\n{} {}, `{}`\n", cell(&difference.tool), difference.kind, cell(&difference.key));
-    let line = |sign: char, value: &serde_json::Value| match value {
+    format!("{head}{}{}", value_lines('-', &difference.before), value_lines('+', &difference.after))
+}
+
+/// Returns the lines of a value behind a sign; none of null.
+pub(super) fn value_lines(sign: char, value: &serde_json::Value) -> String {
+    match value {
         serde_json::Value::Null => String::new(),
         serde_json::Value::String(text) => {
             text.lines().map(|line| format!("{sign} {}\n", cell(line))).collect::<Vec<_>>().concat()
         }
         other => format!("{sign} {}\n", cell(&other.to_string())),
-    };
-    format!("{head}{}{}", line('-', &difference.before), line('+', &difference.after))
+    }
 }
 
 #[cfg(test)]

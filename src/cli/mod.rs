@@ -2,6 +2,7 @@
 //!
 //! Data goes to stdout, everything else to stderr; [`Exit`] lists the exit codes.
 
+mod a2a;
 mod abilities;
 mod agent;
 mod approval;
@@ -241,6 +242,9 @@ pub(crate) enum Command {
     /// Each line of stdin is a message, which goes to `/mcp` of the venue; each line of stdout is one that came back. The
     /// command ends with stdin.
     Mcp(mcp::McpArgs),
+    /// Show the agents elsewhere that agents give work to by A2A, and approve their changed cards
+    #[command(subcommand)]
+    A2a(a2a::A2aCommand),
     /// Print the completions of a shell
     Completions(completions::Completions),
 }
@@ -346,6 +350,7 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
         Command::Model(command) => command.run(context).await,
         Command::MockLlm(command) => command.run(context).await,
         Command::Mcp(command) => command.run(context).await,
+        Command::A2a(command) => command.run(context).await,
         Command::Completions(command) => command.run(),
     }
 }

@@ -15,6 +15,7 @@ pub mod seed;
 pub mod tool;
 mod task_limits;
 
+use crate::a2a::remote::RemoteAgent;
 use crate::agent::a2a::A2aSettings;
 use crate::agent::budget::ContextBudget;
 use crate::agent::entry::ContextEntry;
@@ -223,6 +224,9 @@ pub struct AgentConfig {
     /// Template of the text that the model gets as its task; the input itself when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_prompt: Option<String>,
+    /// Agents elsewhere that the agent may give work to by the Agent2Agent protocol.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub a2a_agents: Vec<RemoteAgent>,
 }
 
 /// Names under which the default tools are offered.
@@ -419,6 +423,7 @@ impl AgentRecord {
             pipeline: None,
             input_schema: None,
             task_prompt: None,
+            a2a_agents: Vec::new(),
             ..self.config.clone()
         };
         Self { config, state: AgentState::default(), ..self.clone() }

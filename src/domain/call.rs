@@ -1,5 +1,6 @@
 //! The calls of a reply: target and arguments of each, or the reason why it can't be made, and its outcome.
 
+use crate::a2a::name::agent_of_path;
 use crate::external::PUBLISH;
 use crate::ids::JobId;
 use crate::lattice::catalog::{DECLARED_JOBS, catalog_path, is_run};
@@ -221,7 +222,7 @@ pub fn innermost_operation(path: &str, arguments: &Value) -> String {
 pub fn operation_effect(path: &str) -> Option<CallEffect> {
     match path {
         "v/ops/agent/request" | PUBLISH => Some(CallEffect::Child),
-        path if path.starts_with(DECLARED_JOBS) => Some(CallEffect::Child),
+        path if path.starts_with(DECLARED_JOBS) || agent_of_path(path).is_some() => Some(CallEffect::Child),
         "v/ops/agent/message" | "v/ops/agent/chat" | "v/ops/agent/trigger" | "v/ops/scheduler/schedule" => {
             Some(CallEffect::Notice)
         }
@@ -354,6 +355,7 @@ mod tests {
         assert_eq!(context, format!("00-{}-{}-01", "ab".repeat(16), "cd".repeat(8)));
         assert_eq!(trace_context("0", "").len(), context.len());
         assert_eq!(operation_effect("v/ops/jobs/ocr"), Some(CallEffect::Child));
+        assert_eq!(operation_effect("v/ops/a2a/weather/send"), Some(CallEffect::Child));
         assert_eq!(operation_effect("v/ops/own/refund"), None);
     }
 

@@ -1,5 +1,6 @@
 //! Jobs of external workers: their times, and the answers of their workers.
 
+use crate::a2a::name::name_of_server;
 use crate::event::new_session_id;
 use crate::ids::{AgentId, JobId, QueueName, SessionId};
 use crate::job::{ErrorCode, JobResult, JobStatus};
@@ -22,11 +23,13 @@ pub fn server_id(queue: &QueueName) -> AgentId {
     AgentId::new(format!("{PREFIX}{queue}")).unwrap_or_else(|_| fallback())
 }
 
-/// Returns the server of a job in words for people and models: a queue (see [`server_id`]) or an agent.
+/// Returns the server of a job in words for people and models: a queue (see [`server_id`]), an agent elsewhere, or an
+/// agent.
 pub fn server_name(server: &AgentId) -> String {
-    match server.as_str().strip_prefix(PREFIX) {
-        Some(queue) => format!("queue {queue}"),
-        None => format!("agent {server}"),
+    match (server.as_str().strip_prefix(PREFIX), name_of_server(server)) {
+        (Some(queue), _) => format!("queue {queue}"),
+        (None, Some(name)) => format!("agent {name} of another venue"),
+        (None, None) => format!("agent {server}"),
     }
 }
 

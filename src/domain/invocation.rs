@@ -9,6 +9,7 @@
 //! Before the operation begins, the worker that takes it is recorded. The record tells that it was begun, so that an
 //! operation which must not be repeated never is.
 
+use crate::a2a::task::RemoteTask;
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::call::PublishedVersion;
@@ -59,6 +60,9 @@ pub struct InvokedOperation {
     /// The published operation that it runs, as the caller could name it; absent for compiled operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<PublishedVersion>,
+    /// What is known of a task of an agent elsewhere, if the job stands for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Box<RemoteTask>>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: UnknownFields,
@@ -122,6 +126,7 @@ impl InvokedOperation {
             taken: None,
             once_operation: None,
             published: None,
+            remote: None,
             kept: UnknownFields::default(),
         }
     }
@@ -160,7 +165,7 @@ impl InvokedOperation {
         Self { due, begun: self.begun.saturating_sub(1), taken: None, once_operation: None, ..self }
     }
 
-    /// Postpones the first look to `due`.
+    /// Moves the next look to `due`.
     #[must_use]
     pub fn postpone(self, due: Millis) -> Self {
         Self { due, ..self }

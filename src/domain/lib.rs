@@ -58,6 +58,7 @@ pub mod worker_registry;
 
 // Servers of other people.
 pub mod mcp;
+pub mod a2a;
 
 // Authority and identity.
 pub mod authority;

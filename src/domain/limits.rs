@@ -1,5 +1,6 @@
 //! Every limit of the design, with its unit and reason. Settings that operators may change: `config/default.toml`.
 
+mod a2a;
 mod declared;
 mod mcp;
 mod notifications;
@@ -7,6 +8,7 @@ pub mod pipeline;
 mod published;
 mod timers;
 
+pub use self::a2a::*;
 pub use self::declared::{
     DECLARED_ATTEMPTS, DECLARED_BYTES, DECLARED_HEADERS, DECLARED_PAUSE, DECLARED_PAUSE_MAX, DECLARED_QUERY,
     DECLARED_REFUSAL_BYTES, DECLARED_REQUEST_BYTES, DECLARED_STATUSES, DECLARED_URL_BYTES, IMPORTED_REFERENCES,

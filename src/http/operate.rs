@@ -18,6 +18,7 @@ use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
 use crate::domain::mcp::name::split_path;
 use crate::domain::priority::Priority;
 use crate::ops::agent::task::is_of_task;
+use crate::venue::a2a_agents;
 use crate::venue::ingress;
 use crate::venue::jobs;
 use crate::venue::mcp;
@@ -49,7 +50,8 @@ const RETRY_AFTER: u32 = 5;
 /// to this request alone.
 async fn add_server_tools(api: &Api, who: &mut RequestCaller, operation: &str, input: &Value) -> Result<(), OpError> {
     let tool = innermost_operation(&catalog_path(operation), input);
-    if mcp::prepare_stored(&api.venue, who.owner(), &tool).await? {
+    let is_of_agent = a2a_agents::prepare_stored(&api.venue, who.owner(), &tool).await?;
+    if mcp::prepare_stored(&api.venue, who.owner(), &tool).await? || is_of_agent {
         who.catalog = api.venue.catalog_view(who.owner());
     }
     Ok(())

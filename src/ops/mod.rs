@@ -1,5 +1,7 @@
 //! The operations of the catalogue, group by group. [`crate::venue::operation`] defines what an operation is.
 
+pub mod a2a;
+mod a2a_call;
 pub mod agent;
 pub mod approval;
 pub mod asset;
@@ -61,6 +63,7 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
         worker::operations(),
         http::operations(),
         mcp::operations(),
+        a2a::operations(),
         if test { test::operations() } else { Vec::new() },
     ];
     let aliases = lattice::ALIASES
@@ -69,7 +72,9 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
         .chain(schema::ALIASES)
         .chain(human::ALIASES)
         .chain(mcp::ALIASES);
-    let catalog = Catalog::new(groups.into_iter().flatten(), aliases).with_jobs(queue::declared_calls);
+    let catalog = Catalog::new(groups.into_iter().flatten(), aliases)
+        .with_jobs(queue::declared_calls)
+        .with_remote_calls(a2a_call::remote_calls);
     catalog.with_providers(providers(std::iter::empty())).with_hosts(http)
 }
 

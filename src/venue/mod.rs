@@ -13,6 +13,8 @@ pub mod request_call;
 pub mod outbound;
 pub mod mcp_client;
 pub mod mcp;
+pub mod a2a_client;
+pub mod a2a_agents;
 pub mod declared;
 
 // Agents, jobs, and what is asked of people and others.
@@ -24,6 +26,7 @@ pub mod outcomes;
 pub mod open_calls;
 pub mod dead_letters;
 pub mod operation_jobs;
+pub mod remote_tasks;
 pub mod external;
 pub mod approvals;
 pub mod timers;

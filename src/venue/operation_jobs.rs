@@ -4,8 +4,10 @@
 //! ([`crate::venue::external`]). Each change is one write that holds only on the versions that were read; a wake makes
 //! it prompt, the sweep makes it certain. A worker that has lost its lease can't end the operation.
 
+mod children;
 mod runner;
 
+pub use children::{CancelledRemote, clear_cancelled, find_cancelled, keep_child, record_remote};
 pub use runner::{RunCaller, RunOutcome, operate, read_caller, result_of, run};
 
 use crate::domain::call::innermost_operation;
@@ -19,7 +21,7 @@ use crate::domain::time::Millis;
 use crate::store::{DocEffect, DocWrite, Edit, StoreError, Window, WriteOutcome, keys};
 use crate::venue::operation::dispatch::{self, ResolvedOperation};
 use crate::venue::operation::{CatalogView, Effect};
-use crate::venue::{Venue, declared, mcp, notices, outcomes};
+use crate::venue::{Venue, a2a_agents, declared, mcp, notices, outcomes};
 use std::time::Duration;
 
 /// Operations of one owner that one step checks.
@@ -180,6 +182,10 @@ impl OperationJob {
 /// record, too. An operation that was running then and must not be repeated may have happened, so it is listed as
 /// unknown.
 async fn clear_record(venue: &Venue, owner: &Owner, known: &OperationJob) -> Result<(), StoreError> {
+    // The task elsewhere is cancelled first: until then the record says where it is.
+    if known.awaits_remote_cancel() {
+        return Ok(());
+    }
     let OperationJob { invoked, version, head, .. } = known;
     let mut writes = deletion_writes(invoked, *version).to_vec();
     let mut begun = invoked.once_operation.clone().filter(|_| invoked.taken.is_some());
@@ -191,6 +197,7 @@ async fn clear_record(venue: &Venue, owner: &Owner, known: &OperationJob) -> Res
         // For an operation that an older build has begun, only the head names it.
         begun.clone_from(&head.op);
     }
+    let begun = begun.or_else(|| known.unknown_remote().cloned());
     writes
         .extend(begun.iter().flat_map(|op| outcomes::job_listing_writes(venue, owner, &invoked.job, op, venue.now())));
     let written = venue.store.write(venue.now(), owner, &writes).await?;
@@ -295,7 +302,9 @@ pub async fn acquire(
         };
         let op = head.op.clone().unwrap_or_default();
         // A server may take its time: the lease counts from then on.
-        mcp::prepare_path(venue, owner, &innermost_operation(&catalog_path(&op), &head.input)).await?;
+        let prepared = innermost_operation(&catalog_path(&op), &head.input);
+        mcp::prepare_path(venue, owner, &prepared).await?;
+        a2a_agents::prepare_path(venue, owner, &prepared).await?;
         let (now, token) = (venue.now(), mark.clone());
         if invoked.is_claimed_by(&mark) {
             // The write succeeded, and only its answer was lost.
@@ -307,9 +316,14 @@ pub async fn acquire(
             let later = invoked.clone().postpone(now.plus(INVOKED_ROOM));
             return Ok(Edit::write(replacement_writes(&invoked, version, &later), None));
         }
+        let is_child = head.parent.is_some();
         let right = |invoked| LeasedOperation { invoked, version, head, status_version, token };
         Ok(match looked {
             InvokedStep::Later(_) => Edit::without_writes(None),
+            InvokedStep::Over(result) if is_child => {
+                Box::pin(children::finish(venue, owner, &right(invoked), &result)).await?;
+                Edit::without_writes(None)
+            }
             InvokedStep::Over(result) => {
                 count_outcome(venue, &result);
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
@@ -390,6 +404,9 @@ pub async fn end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &
 }
 
 async fn try_end(venue: &Venue, owner: &Owner, held: &LeasedOperation, result: &JobResult) -> Result<bool, StoreError> {
+    if held.head.parent.is_some() {
+        return children::end(venue, owner, held, result).await;
+    }
     let (now, writes) = (venue.now(), end_writes(venue, owner, held, result, venue.now()));
     // An operation that only reads fails if there is no room for its output.
     let is_read = effect_of(venue, owner, &held.head).await? == Some(Effect::Read);

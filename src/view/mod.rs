@@ -20,6 +20,7 @@ pub mod ledger;
 pub mod mcp;
 pub mod mcp_server;
 pub mod notification;
+pub mod remote_agent;
 pub mod outcome;
 pub mod pipeline;
 pub mod policy;

@@ -108,6 +108,9 @@ pub struct StartedRequestView {
     /// Queue that its external worker takes it from; absent of an agent's job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueName>,
+    /// Agent elsewhere whose task it stands for; absent of all other jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub a2a_agent: Option<String>,
     /// The same as `job`; absent where a turn has started it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<JobId>,
@@ -128,13 +131,19 @@ impl StartedRequestView {
     /// Makes the view of an agent's job.
     pub fn of_agent(agent: AgentId, job: JobId) -> Self {
         let (agent_id, status) = (Some(agent), JobStatus::Started);
-        Self { agent_id, queue: None, id: None, job, status, ignored: None, scoped: None }
+        Self { agent_id, queue: None, a2a_agent: None, id: None, job, status, ignored: None, scoped: None }
     }
 
     /// Makes the view of an external worker's job.
     pub fn of_queue(queue: QueueName, job: JobId) -> Self {
         let (queue, status) = (Some(queue), JobStatus::Started);
-        Self { agent_id: None, queue, id: None, job, status, ignored: None, scoped: None }
+        Self { agent_id: None, queue, a2a_agent: None, id: None, job, status, ignored: None, scoped: None }
+    }
+
+    /// Makes the view of a job that stands for a task of an agent elsewhere.
+    pub fn of_remote(agent: String, job: JobId) -> Self {
+        let (a2a_agent, status) = (Some(agent), JobStatus::Started);
+        Self { agent_id: None, queue: None, a2a_agent, id: None, job, status, ignored: None, scoped: None }
     }
 }
 
@@ -176,6 +185,9 @@ pub struct EndedRequestView {
     /// Queue of its external worker; absent of an agent's job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueName>,
+    /// Agent elsewhere whose task it stands for; absent of all other jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub a2a_agent: Option<String>,
     /// Session that served it; absent of an external worker's job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
@@ -196,6 +208,11 @@ impl EndedRequestView {
         Self { queue: Some(queue), ..Self::new(job) }
     }
 
+    /// Makes the view of a job that stands for a task of an agent elsewhere.
+    pub fn of_remote(agent: String, job: &Job) -> Self {
+        Self { a2a_agent: Some(agent), ..Self::new(job) }
+    }
+
     fn new(job: &Job) -> Self {
         let JobView { id, status, redrive_of, priority, ignored, output, truncated, error, error_code, .. } =
             JobView::from(job);
@@ -213,6 +230,7 @@ impl EndedRequestView {
             agent_id,
             job,
             queue,
+            a2a_agent: None,
             session_id,
             scoped,
         }

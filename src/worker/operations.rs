@@ -10,6 +10,7 @@ use crate::venue::Venue;
 use crate::venue::a2a::{deliver, push};
 use crate::venue::notifications::{self, deliver as webhooks};
 use crate::venue::operation_jobs::{self, LeasedOperation, RunOutcome, RunTerms};
+use crate::venue::remote_tasks;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -85,7 +86,9 @@ enum OperationEnd {
 async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     let (venue, options) = (&worker.venue, &worker.options);
     let terms = RunTerms { worker: &options.name, lease: options.lease, crash_limit: options.crash_limit };
-    let Some(mut held) = operation_jobs::acquire(venue, owner, job, terms).await? else { return Ok(()) };
+    let Some(mut held) = operation_jobs::acquire(venue, owner, job, terms).await? else {
+        return Box::pin(remote_tasks::stop_cancelled(venue, owner, job)).await;
+    };
     let cancelled = CancellationToken::new();
     let _served = worker.tasks.serve(owner, job, &cancelled);
     let end = {
@@ -102,12 +105,14 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
                 }
             } else {
                 tracing::info!(%owner, %job, "operation had ended otherwise, or another worker has it; this end counts for nothing");
+                return Box::pin(remote_tasks::stop_cancelled(venue, owner, job)).await;
             }
             Ok(())
         }
         Ok(OperationEnd::NotOurs) => {
             tracing::info!(%owner, %job, "operation stopped: it was cancelled, or another worker has it");
-            operation_jobs::clear_if_ended(venue, owner, &held).await
+            operation_jobs::clear_if_ended(venue, owner, &held).await?;
+            Box::pin(remote_tasks::stop_cancelled(venue, owner, job)).await
         }
         Ok(OperationEnd::Stopped) => operation_jobs::release(venue, owner, &held, Duration::ZERO).await,
         Ok(OperationEnd::Finished(RunOutcome::Retry)) => {
@@ -123,13 +128,17 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
     }
 }
 
-/// Runs a step of an operation: of the catalogue, or the venue's own delivery of a notification.
+/// Runs a step of an operation: of the catalogue, the venue's own delivery of a notification, or a task of an agent
+/// elsewhere.
 async fn run_operation(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result<RunOutcome, StoreError> {
     if push::is_delivery(held.head()) {
         return deliver::run(venue, owner, held).await;
     }
     if webhooks::is_webhook_delivery(held.head()) {
         return Box::pin(webhooks::run(venue, owner, held)).await;
+    }
+    if remote_tasks::is_remote(held.head()) {
+        return Box::pin(remote_tasks::run(venue, owner, held)).await;
     }
     operation_jobs::run(venue, owner, held).await
 }

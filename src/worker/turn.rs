@@ -21,6 +21,7 @@ use crate::domain::rate::RateWait;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
 use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, TaskRefusal, Turn, TurnInput};
+use crate::venue::a2a_agents;
 use crate::venue::context::begin_turn;
 use crate::venue::mcp;
 use crate::venue::operation::{CatalogView, dispatch};
@@ -190,10 +191,12 @@ pub(super) async fn run(
     }
 }
 
-/// Returns the operations that the turn may name, with the tools of the servers that its agent uses.
+/// Returns the operations that the turn may name, with the tools of the servers and of the agents elsewhere
+/// that its agent uses.
 async fn operations(worker: &Worker, leased: &LeasedSession, agent: &AgentRecord) -> Result<CatalogView, RunStop> {
     let (owner, id) = (&leased.lease.owner, &leased.lease.session.agent);
     Box::pin(mcp::prepare_turn(&worker.venue, owner, agent, &leased.run.state.tools)).await?;
+    Box::pin(a2a_agents::prepare_turn(&worker.venue, owner, agent, &leased.run.state.tools)).await?;
     Ok(worker.venue.catalog_of_agent(owner, id))
 }
 

@@ -5,6 +5,7 @@
 mod support;
 
 mod a2a;
+mod a2a_client;
 mod agents;
 mod api;
 mod authority;

@@ -4,6 +4,7 @@ use super::a2a::{A2aSettings, A2aSettingsError};
 use super::steps::StepConfigError;
 use super::tool::{EntryTarget, ToolEntry};
 use super::{AgentConfig, AgentRecord, LoopKind, PromptStyle};
+use crate::a2a::remote::{RemoteAgentsError, check_remote_agents};
 use crate::agent::budget::ContextBudgetError;
 use crate::agent::entry::{ContextEntriesError, check_entries};
 use crate::agent::published::PublishedError;
@@ -99,6 +100,9 @@ enum AgentConfigError {
     /// A server of the Model Context Protocol is illegal.
     #[error(transparent)]
     Mcp(#[from] McpServersError),
+    /// An agent elsewhere is illegal.
+    #[error(transparent)]
+    RemoteAgents(#[from] RemoteAgentsError),
     /// A goal tree has the prompt of a plain loop.
     #[error("`prompt`: expected `full` with `loop = \"goalTree\"`, got `plain`")]
     GoalPrompt,
@@ -222,6 +226,7 @@ impl AgentConfig {
             published.check()?;
         }
         check_servers(&self.mcp)?;
+        check_remote_agents(&self.a2a_agents)?;
         if self.tools.len() > TOOLS {
             return Err(AgentConfigError::Tools { found: self.tools.len() });
         }

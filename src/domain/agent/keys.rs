@@ -1,7 +1,7 @@
 //! Keys of agent files.
 
 /// Keys that an agent file may have.
-pub(super) const KEYS: [&str; 33] = [
+pub(super) const KEYS: [&str; 34] = [
     "description",
     "systemPrompt",
     "model",
@@ -35,6 +35,7 @@ pub(super) const KEYS: [&str; 33] = [
     "pipeline",
     "inputSchema",
     "taskPrompt",
+    "a2aAgents",
 ];
 
 /// Keys of the specification that this version doesn't act on. They are refused rather than ignored, because an ignored

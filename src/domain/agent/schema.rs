@@ -198,6 +198,10 @@ mod tests {
                 {"name": "a", "url": "https://h/", "headers": {"X-Key": {"$secret": "s/K"}}, "tools": ["*"], "timeout": 9},
                 {"name": "b", "url": "http://h/", "repeatable": ["y"], "once": ["z"], "revision": "2025-11-25"}
             ]}),
+            json!({"model": model, "a2aAgents": [
+                {"name": "a", "url": "https://h/", "headers": {"X-Key": {"$secret": "s/K"}}, "skills": ["*"], "timeout": 9},
+                {"name": "b", "url": "http://h/", "deadline": 60, "repeatable": true, "keys": [{"kty": "OKP", "x": "y"}]}
+            ]}),
         ] {
             AgentConfig::parse(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
             assert!(fits(&value), "{value}: {:?}", find_misfits(&schema(), &value, 5).unwrap());
@@ -271,6 +275,8 @@ mod tests {
             with("a2a", json!({"skill": []})),
             with("a2a", json!({"skills": [{"id": "s"}]})),
             with("a2a", json!({"name": ""})),
+            with("a2aAgents", json!([{"name": "a"}])),
+            with("a2aAgents", json!([{"name": "a", "url": "https://h/", "timeout": 0}])),
         ] {
             assert!(!fits(&value), "the schema takes {value}");
             assert!(AgentConfig::parse(&value).is_err(), "the parser takes {value}");

@@ -1,6 +1,7 @@
 //! Entries of `tools`: operations by their path, other agents, and latent tools whose arguments are their result.
 
 use super::AgentConfig;
+use crate::a2a::name as a2a_name;
 use crate::consent::Consent;
 use crate::declared::{HttpDeclaration, JobsDeclaration, ToolDeclaration};
 use crate::decode::{self, DataError};
@@ -314,9 +315,9 @@ impl NamedTool {
 
 /// Returns the name of a path's tool: `v/ops/covia/read` → `covia_read`, `o/look` → `look`; those of `grid/` as Covia
 /// names them, `grid_job_result`; those of other servers with the server's name, `v/ops/mcp/github/search` →
-/// `github__search`. Cut to [`MAX_NAME`] characters.
+/// `github__search`; those of agents elsewhere with the agent's name, `v/ops/a2a/weather/send` → `a2a__weather`. Cut to [`MAX_NAME`] characters.
 pub fn tool_name(path: &str) -> String {
-    if let Some(name) = tool_name_of_path(path) {
+    if let Some(name) = tool_name_of_path(path).or_else(|| a2a_name::tool_name_of_path(path)) {
         return name;
     }
     let plain = path.trim_matches('/');
@@ -448,6 +449,8 @@ mod tests {
             ("v/ops/mcp/github/search", "github__search", false),
             ("mcp:github:search", "github__search", false),
             ("mcp:tools:call", "mcp_tools_call", false),
+            ("a2a:weather:send", "a2a__weather", false),
+            ("v/ops/a2a/agents", "a2a_agents", false),
         ] {
             assert_eq!((tool_name(path).as_str(), is_stored_operation(path)), (name, pin), "{path}");
         }

@@ -8,7 +8,8 @@ use crate::visible::quote_foreign;
 pub const INVOKE: &str = "invoke";
 
 /// Every ability that an operation, a route or a resource asks for; a test compares it with the code.
-pub const ABILITIES: [&str; 57] = [
+pub const ABILITIES: [&str; 58] = [
+    "a2a/approve",
     "agent/create",
     "agent/delete",
     "agent/fork",

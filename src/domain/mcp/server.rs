@@ -276,7 +276,7 @@ fn is_callable(url: &str) -> bool {
 }
 
 /// Whether one of the patterns names a tool.
-fn matches_any(patterns: &[String], tool: &str) -> bool {
+pub fn matches_any(patterns: &[String], tool: &str) -> bool {
     patterns.iter().any(|pattern| matches(pattern, tool))
 }
 

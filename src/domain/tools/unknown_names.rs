@@ -1,6 +1,7 @@
 //! Finds names in a configuration that a venue doesn't know or can't offer: legal, but perhaps mistakes.
 
 use super::{AgentConfig, ToolEntry};
+use crate::a2a::name::agent_of_path;
 use crate::agent::entry::ContextEntry;
 use crate::agent::tool::HARNESS_TOOLS;
 use crate::authority::ability::unknown_ability;
@@ -20,6 +21,8 @@ pub struct KnownNames<'k, D: OperationDirectory + ?Sized> {
     pub operations: &'k D,
     /// Servers of the Model Context Protocol that the agent and the venue name.
     pub servers: &'k [ServerName],
+    /// Agents elsewhere that the agent and the venue name.
+    pub remote_agents: &'k [ServerName],
 }
 
 impl AgentConfig {
@@ -76,6 +79,11 @@ fn unknown_operation<D: OperationDirectory + ?Sized>(
         let why = "no server of this name is in `mcp` of the agent, or in the venue's configuration";
         return (!is_known).then(|| format!("`{place}`: `{}`: {why}", quote_foreign(path)));
     }
+    if let Some(agent) = agent_of_path(path) {
+        let is_known = known.remote_agents.contains(&agent);
+        let why = "no agent of this name is in `a2aAgents` of the agent, or in the venue's configuration";
+        return (!is_known).then(|| format!("`{place}`: `{}`: {why}", quote_foreign(path)));
+    }
     // The common prefix of all paths would make all of them similar.
     let short = |path: &str| path.trim_start_matches(OPERATIONS).to_owned();
     let all = known.operations.list_operations();
@@ -113,7 +121,12 @@ mod tests {
         }
         let operations = [described("v/ops/lattice/read", &["v/ops/covia/read"]), described("v/ops/agent/create", &[])];
         let (providers, servers) = (["openai".to_owned(), "scripted".to_owned()], [ServerName::new("shop").unwrap()]);
-        let known = KnownNames { providers: &providers, operations: &operations[..], servers: &servers };
+        let known = KnownNames {
+            providers: &providers,
+            operations: &operations[..],
+            servers: &servers,
+            remote_agents: &[ServerName::new("weather").unwrap()],
+        };
         AgentConfig::parse(&config).unwrap().unknown_names(&known)
     }
 
@@ -145,6 +158,13 @@ mod tests {
             (
                 json!({"tools": ["covia_read"]}),
                 vec!["`tools[0]`: no operation `covia_read`, did you mean `v/ops/covia/read`"],
+            ),
+            (
+                json!({"tools": ["a2a:weather:send", "v/ops/a2a/wether/send"]}),
+                vec![
+                    "`tools[1]`: `v/ops/a2a/wether/send`: no agent of this name is in `a2aAgents` of the agent, or in \
+                     the venue's configuration",
+                ],
             ),
             (json!({"tools": ["more_tool"]}), vec!["`tools[0]`: no operation `more_tool`, did you mean `more_tools`"]),
             (json!({"tools": ["v/ops/q/q"]}), vec!["`tools[0]`: no operation `v/ops/q/q`"]),

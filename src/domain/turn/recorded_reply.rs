@@ -6,7 +6,6 @@ use crate::authority::{Authority, Capability};
 use crate::call::{PlannedCall, ReplyStart, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, Reply};
 use crate::context::record::LedgerWrite;
-use crate::lattice::catalog::RUN;
 use crate::pipeline_run::PipelineState;
 use crate::prefix::StablePrefix;
 use crate::session::CallerMessage;

@@ -7,12 +7,13 @@ use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::time::Millis;
+use crate::domain::visible::quote_foreign;
 use crate::http::Api;
 use crate::http::extract::MAX_WAIT;
 use crate::http::jobs::wait_for_end_or_question;
 use crate::http::problem::Problem;
 use crate::venue::a2a::answer::PreparedAnswer;
-use crate::venue::a2a::input::{self, AgentInput};
+use crate::venue::a2a::input::{self, AgentInput, OUTPUT_TYPES};
 use crate::venue::a2a::log::last_turn;
 use crate::venue::a2a::messages::{self, TaskMessage};
 use crate::venue::a2a::place::LogPlace;
@@ -74,6 +75,7 @@ pub(super) async fn accept(
     request: &A2aSendRequest,
 ) -> Result<AcceptedMessage, A2aError> {
     let configuration = request.configuration.clone().unwrap_or_default();
+    check_output_types(configuration.accepted_output_modes.as_deref().unwrap_or_default())?;
     let reader = caller.reader(api);
     let message = &request.message;
     let notification = configuration.task_push_notification_config.map(|config| with_default_id(message, config));
@@ -87,6 +89,27 @@ pub(super) async fn accept(
         notify(api, caller, &accepted, notification).await?;
     }
     Ok(accepted)
+}
+
+/// Refuses a message whose client reads none of the types that outputs have.
+fn check_output_types(accepted: &[String]) -> Result<(), A2aError> {
+    if accepted.is_empty() || OUTPUT_TYPES.iter().any(|kind| accepted.iter().any(|range| is_in_range(kind, range))) {
+        return Ok(());
+    }
+    let found: Vec<String> = accepted.iter().take(10).map(|kind| format!("`{}`", quote_foreign(kind))).collect();
+    let text = format!(
+        "`configuration.acceptedOutputModes`: outputs are `{}`, and the client reads {}",
+        OUTPUT_TYPES.join("` and `"),
+        found.join(", ")
+    );
+    Err(A2aError::new(A2aErrorKind::ContentTypeNotSupported, text))
+}
+
+/// Whether a media type is in a range such as `text/*`; a range without a subtype, as older clients write it, has all.
+fn is_in_range(kind: &str, range: &str) -> bool {
+    let range = range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let group = kind.split('/').next().unwrap_or_default();
+    range == kind || range == "*/*" || range == "*" || range == group || range.strip_suffix("/*") == Some(group)
 }
 
 /// Names a push notification that has no id by its message: a message that comes again sets no second one.
@@ -299,4 +322,26 @@ pub(super) fn task_id(text: Option<&str>) -> Result<JobId, A2aError> {
     let text =
         text.filter(|text| !text.is_empty()).ok_or_else(|| A2aError::invalid("`id`: expected the id of a task"))?;
     JobId::new(text).map_err(|_| A2aError::no_task(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_reads_no_output_is_refused() {
+        for (accepted, is_taken) in [
+            (vec![], true),
+            (vec!["text/plain"], true),
+            (vec!["image/png", "Application/JSON; charset=utf-8"], true),
+            (vec!["text/*"], true),
+            (vec!["*/*"], true),
+            (vec!["text"], true),
+            (vec!["image/png"], false),
+            (vec!["text/html", "audio/*", ""], false),
+        ] {
+            let given: Vec<String> = accepted.iter().map(|kind| (*kind).to_owned()).collect();
+            assert_eq!(check_output_types(&given).is_ok(), is_taken, "{accepted:?}");
+        }
+    }
 }

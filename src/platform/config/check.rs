@@ -2,6 +2,7 @@
 
 mod auth;
 mod kinds;
+mod a2a;
 mod mcp;
 mod notifications;
 mod proxy;
@@ -79,6 +80,7 @@ pub(super) fn config(mut layers: ConfigLayers) -> Result<Config, ConfigErrors> {
         resources: kinds::read(l),
         mcp: mcp::read(l),
         notifications: notifications::read(l),
+        a2a: a2a::read(l),
         spend: spend::read(l),
         quota: quota::read(l),
         catalog: catalog(l),

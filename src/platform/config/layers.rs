@@ -55,7 +55,13 @@ pub(super) const WEBHOOKS: FreeTable = FreeTable {
     texts: &["url", "kinds", "secret_env"],
     switches: &["with_content", "allow_private"],
 };
-const FREE: [FreeTable; 4] = [ENDPOINTS, KINDS, MCP_SERVERS, WEBHOOKS];
+/// Keys `a2a.agents.<name>.<leaf>`.
+pub(super) const A2A_AGENTS: FreeTable = FreeTable {
+    prefix: "a2a.agents.",
+    texts: &["url", "skills", "timeout", "deadline", "keys", "key_env", "secret", "header", "prefix"],
+    switches: &["repeatable", "allow_private"],
+};
+const FREE: [FreeTable; 5] = [ENDPOINTS, KINDS, MCP_SERVERS, WEBHOOKS, A2A_AGENTS];
 
 impl FreeTable {
     /// Returns an empty value of the type of a leaf's key; `None` for other keys.

@@ -1,6 +1,7 @@
 //! The validated settings.
 
 use super::proxy::ProxySettings;
+use crate::domain::a2a::remote::RemoteAgent;
 use crate::domain::authority::envelope::AccessMode;
 use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
@@ -49,6 +50,8 @@ pub struct Config {
     pub mcp: McpConfig,
     /// Settings under `notifications.*`.
     pub notifications: NotificationsConfig,
+    /// Settings under `a2a.*`.
+    pub a2a: A2aConfig,
     /// Settings under `catalog.*`.
     pub catalog: CatalogConfig,
     /// Settings under `quota.*`.
@@ -392,6 +395,28 @@ pub struct WebhookConfig {
     pub secret_env: String,
     /// Whether it is sent what approvals ask, with arguments.
     pub with_content: bool,
+    /// Whether its address may be one that isn't public.
+    pub allow_private: bool,
+}
+
+/// Agents elsewhere that the agents of all owners may give work to by the Agent2Agent protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct A2aConfig {
+    /// Agents in the order of their names.
+    pub agents: Vec<VenueA2aAgent>,
+}
+
+/// Settings under `a2a.agents.<name>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VenueA2aAgent {
+    /// What an agent could set of it, too.
+    pub agent: RemoteAgent,
+    /// Environment variable with the venue's key; `None` = no key.
+    pub key_env: Option<String>,
+    /// Header that carries the key.
+    pub header: String,
+    /// Text before the key in the header.
+    pub prefix: String,
     /// Whether its address may be one that isn't public.
     pub allow_private: bool,
 }

@@ -10,6 +10,8 @@
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
 //! | `g/<agent>/mcp/<server>` | JSON of the approved tools of a server that the agent declares, see `domain::mcp::pin` | turns that first use it, people who approve a change | as the agent's other documents |
 //! | `mcp/<server>` | JSON of the approved tools of a server that the venue names; in the venue's own owner where all owners share it | turns that first use it, people who approve a change | for good |
+//! | `g/<agent>/card/<name>` | JSON of the approved card of an agent elsewhere that the agent declares, see `domain::a2a::pin` | turns that first use it, people who approve a change | as the agent's other documents |
+//! | `card/<name>` | the same of one that the venue names; in the venue's own owner where all owners share it | turns that first use it, people who approve a change | for good |
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `venue::ledger::path_uses`; `<created>` is when the agent was created | the agent's removal | `retention.turns` after it |
 //! | `reads/<agent>/s/<session>/<deleted>/<number>` | JSON list of what models have seen in a deleted session | the session's deletion | `retention.turns` after it |
 //! | `reads/~/<hash>` | JSON list of one copy that a caller from outside made | operations, as far as the quota has room | `retention.turns` after the last such copy |
@@ -99,7 +101,7 @@ mod parts;
 mod reads;
 mod spend;
 
-pub use a2a::{job_message, job_messages, job_notification, job_notifications};
+pub use a2a::{card_pin, job_message, job_messages, job_notification, job_notifications};
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use job_status::{decode_status, encode_paused, encode_status, status_before};
@@ -460,8 +462,7 @@ mod tests {
         let asset_id = AssetId::of_content(b"");
         assert_eq!(asset(&asset_id), "a/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(asset_chunk(&asset_id, 7), format!("a.c/{asset_id}/0007"));
-        assert_eq!(job_status(&job), format!("j/{job}/s"));
-        assert_eq!(job_child(&job, &job), format!("j/{job}/c/{job}"));
+        assert_eq!((job_status(&job), job_child(&job, &job)), (format!("j/{job}/s"), format!("j/{job}/c/{job}")));
         assert_eq!(account("x-agent"), "b/x-agent");
         assert_eq!((approval(&job), outcome(&job)), (format!("h/{job}"), format!("u/{job}")));
         assert_eq!(open_call(Millis(5), &job), format!("u.due/0000000000000005-{job}"));
@@ -475,10 +476,9 @@ mod tests {
         assert_eq!(entry, format!("l/0000000000000005-{job}"));
         assert_eq!(job_of_entry(&entry), Some(job.clone()));
         assert!(entry < job_list_until(Millis(5)) && entry > job_list_until(Millis(4)));
-        assert_eq!(outbound(&job), format!("q/{job}"));
         assert_eq!(outbound_due(Millis(5), &job), format!("q.due/0000000000000005-{job}"));
         assert_eq!(job_of_due(OUTBOUND_DUE, &outbound_due(Millis(5), &job)), Some((Millis(5), job.clone())));
-        assert_eq!(invocation(&job), format!("i/{job}"));
+        assert_eq!((outbound(&job), invocation(&job)), (format!("q/{job}"), format!("i/{job}")));
         assert_eq!(invoked_due(Millis(5), &job), format!("i.due/0000000000000005-{job}"));
         assert_eq!(job_of_due(INVOKED_DUE, &invoked_due(Millis(5), &job)), Some((Millis(5), job.clone())));
         assert_eq!(stray(Millis(5), 7), "stray/0000000000000005-00000000000000000007");

@@ -8,7 +8,7 @@ use crate::domain::tools::unknown_names::KnownNames;
 use crate::domain::visible::quote_foreign;
 use crate::store::{StoreError, keys};
 use crate::venue::operation::CatalogView;
-use crate::venue::{Venue, declared, mcp};
+use crate::venue::{Venue, a2a_agents, declared, mcp};
 use std::collections::BTreeSet;
 
 /// Why a configuration is refused. Each line is a fault of one of its parts.
@@ -58,7 +58,10 @@ fn list_warnings(
 ) -> Vec<String> {
     let of_venue = venue.catalog.mcp.of_venue().map(|server| &server.endpoint.settings().name);
     let servers: Vec<_> = config.mcp.iter().map(|server| &server.name).chain(of_venue).cloned().collect();
-    let known = KnownNames { providers: venue.catalog.providers(), operations, servers: &servers };
+    let of_venue = venue.catalog.a2a.of_venue().map(|agent| &agent.endpoint.settings().name);
+    let remote_agents: Vec<_> = config.a2a_agents.iter().map(|agent| &agent.name).chain(of_venue).cloned().collect();
+    let providers = venue.catalog.providers();
+    let known = KnownNames { providers, operations, servers: &servers, remote_agents: &remote_agents };
     let mut found = config.unknown_names(&known);
     let models = config.model.in_order().enumerate().filter(|_| config.pipeline.is_none());
     found.extend(models.filter_map(|(at, model)| {
@@ -99,6 +102,7 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
     found.extend(unseen_rules(venue, config));
     found.extend(inline.iter().filter_map(|(_, config)| unseen_rules(venue, config)));
     found.extend(mcp::server_warnings(venue, owner, config).await?);
+    found.extend(a2a_agents::agent_warnings(venue, owner, config).await?);
     Ok(found)
 }
 

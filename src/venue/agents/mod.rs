@@ -318,7 +318,7 @@ pub fn keys_needed(config: &Value) -> Vec<Need> {
         let headers = model["headers"].as_object().into_iter().flat_map(Map::values);
         std::iter::once(&model["key"]).chain(headers.map(|header| &header["$secret"]))
     });
-    let servers = config["mcp"].as_array().into_iter().flatten();
+    let servers = ["mcp", "a2aAgents"].into_iter().filter_map(|key| config[key].as_array()).flatten();
     let of_servers = servers.filter_map(|server| server["headers"].as_object()).flat_map(Map::values);
     let secrets = secrets.chain(of_servers.map(|header| &header["$secret"]));
     // A text that is no name may be a key itself: it is refused later, and never shown.
@@ -329,10 +329,11 @@ pub fn keys_needed(config: &Value) -> Vec<Need> {
     names.iter().map(need).chain(servers_needed(config)).collect()
 }
 
-/// Returns what a configuration needs for its servers of the Model Context Protocol: they are sent requests as `http/post`
-/// sends them. Their secrets are among the keys.
+/// Returns what a configuration needs for its servers of the Model Context Protocol and for its agents elsewhere: they are
+/// sent requests as `http/post` sends them. Their secrets are among the keys.
 fn servers_needed(config: &Value) -> impl Iterator<Item = Need> {
-    let urls = config["mcp"].as_array().into_iter().flatten().filter_map(|server| server["url"].as_str());
+    let servers = ["mcp", "a2aAgents"].into_iter().filter_map(|key| config[key].as_array()).flatten();
+    let urls = servers.filter_map(|server| server["url"].as_str());
     let urls: Vec<_> = urls.filter_map(|url| parse_callable(url).ok()).collect();
     urls.into_iter().map(|url| Need { ability: "http/post", resource: url_resource(&url) })
 }

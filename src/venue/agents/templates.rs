@@ -18,7 +18,8 @@ mod tests {
     #[test]
     fn every_template_is_a_configuration_without_a_warning() {
         let catalog = catalog(false);
-        let known = KnownNames { providers: catalog.providers(), operations: &catalog.compiled_view(), servers: &[] };
+        let (providers, operations) = (catalog.providers(), catalog.compiled_view());
+        let known = KnownNames { providers, operations: &operations, servers: &[], remote_agents: &[] };
         let templates = TEMPLATES.as_object().unwrap();
         assert_eq!(templates.len(), 7);
         for (name, template) in templates {

@@ -1,6 +1,7 @@
 //! Likely mistakes in the tools and the capabilities of a configuration: legal, but no call would be made.
 
 use super::declarations;
+use crate::domain::a2a::name::{agent_of_path, operation_path};
 use crate::domain::agent::AgentConfig;
 use crate::domain::agent::tool::{EntryTarget, HARNESS_TOOLS, ToolEntry, tool_name};
 use crate::domain::authority::ability::INVOKE;
@@ -144,6 +145,9 @@ fn is_used(operations: &CatalogView, entry: &ToolEntry, cap: &Capability) -> boo
     if let Some((server, _)) = split_path(path) {
         // Which tools a server has, and what else they need, is known when an agent first uses it.
         return !covers("invoke", &cap.can) || is_near(server.prefix().trim_end_matches('/'));
+    }
+    if let Some(name) = agent_of_path(path) {
+        return !covers("invoke", &cap.can) || is_near(&operation_path(&name));
     }
     let Some(operation) = operations.resolve(path) else { return false };
     let declared = declaration_of(entry);

@@ -6,6 +6,7 @@ use super::published::{Publication, ViewOperation};
 use super::sources::{PublicationScope, PublishedOperations, PublishedSource};
 use super::validators::{RecentValidators, SharedValidator};
 use super::{Effect, OpError, Operation, ParsedCall, RuntimeCall, schema};
+use crate::domain::a2a::task::RemoteCallPlan;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::call::PublishedVersion;
 use crate::domain::declared::JobsDeclaration;
@@ -14,6 +15,7 @@ use crate::domain::ids::{AgentId, Owner, sha256_hex};
 use crate::domain::lattice::catalog::{SourceName, catalog_path};
 use crate::domain::time::Millis;
 use crate::domain::tools::{OperationDirectory, OperationInfo};
+use crate::venue::a2a_client::A2aAgents;
 use crate::venue::mcp_client::McpServers;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::send::HttpSender;
@@ -135,6 +137,8 @@ pub struct Catalog {
     pub(crate) mcp: McpServers,
     /// Webhooks of the venue, which get the notifications of all owners.
     pub(crate) webhooks: Vec<VenueWebhook>,
+    /// Agents elsewhere.
+    pub(crate) a2a: A2aAgents,
     compiled: Arc<CompiledOperations>,
     published: PublishedOperations<RegisteredOperation>,
     validators: Arc<RecentValidators>,
@@ -143,10 +147,15 @@ pub struct Catalog {
     providers: Vec<String>,
     /// Makes the calls of declared jobs for external workers.
     jobs: Option<JobCalls>,
+    /// Makes the calls of agents elsewhere.
+    remote_calls: Option<RemoteCalls>,
 }
 
 /// Makes what runs the calls of a declared job.
 pub type JobCalls = fn(&JobsDeclaration) -> Arc<dyn RuntimeCall>;
+
+/// Makes what sends messages to an agent elsewhere.
+pub type RemoteCalls = fn(RemoteCallPlan) -> Arc<dyn RuntimeCall>;
 
 /// Operations that views were given lately.
 struct RecentOperations(Cache<String, Arc<RegisteredOperation>>);
@@ -203,6 +212,23 @@ impl Catalog {
     #[must_use]
     pub fn with_webhooks(self, webhooks: Vec<VenueWebhook>) -> Self {
         Self { webhooks, ..self }
+    }
+
+    /// Returns the catalogue with the venue's agents elsewhere.
+    #[must_use]
+    pub fn with_a2a(self, a2a: A2aAgents) -> Self {
+        Self { a2a, ..self }
+    }
+
+    /// Returns the catalogue with what sends messages to agents elsewhere.
+    #[must_use]
+    pub fn with_remote_calls(self, calls: RemoteCalls) -> Self {
+        Self { remote_calls: Some(calls), ..self }
+    }
+
+    /// Returns what sends messages to agents elsewhere; `None` where the process sends none.
+    pub const fn remote_calls(&self) -> Option<RemoteCalls> {
+        self.remote_calls
     }
 
     /// Returns the names of the model providers that agents may use.

@@ -24,7 +24,8 @@ mod validators;
 
 pub use crate::venue::failure::OpError;
 pub use catalog::{
-    Catalog, CatalogView, JobCalls, PublicationKey, RegisteredOperation, Spec, StaleOperationError, operation,
+    Catalog, CatalogView, JobCalls, PublicationKey, RegisteredOperation, RemoteCalls, Spec, StaleOperationError,
+    operation,
 };
 pub(crate) use fill::{fill_references, mask_result};
 pub use publication_error::{PublicationError, PublicationRule};

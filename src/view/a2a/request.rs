@@ -18,6 +18,9 @@ pub struct A2aSendRequest {
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct A2aSendConfiguration {
+    /// Media types that the client reads; none = all.
+    #[serde(default, alias = "accepted_output_modes")]
+    pub accepted_output_modes: Option<Vec<String>>,
     /// Push notification of the task.
     #[serde(
         default,

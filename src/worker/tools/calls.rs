@@ -6,6 +6,7 @@ use super::recorded_calls::recorded_call_outcomes;
 use super::results::CallResults;
 use super::round::CallRound;
 use super::{delegates, harness, resources};
+use crate::domain::a2a::name::{agent_of_path, server_id};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::HIDDEN;
 use crate::domain::authority::envelope::Envelope;
@@ -368,6 +369,9 @@ fn server(path: &str, arguments: &Value, queue: Option<&str>) -> AgentId {
         && let Some(queue) = queue.and_then(|name| QueueName::new(name).ok())
     {
         return external::server_id(&queue);
+    }
+    if let Some(name) = agent_of_path(path) {
+        return server_id(&name);
     }
     let named = arguments["agentId"].as_str().and_then(|id| AgentId::new(id).ok());
     named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"))

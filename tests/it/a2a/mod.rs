@@ -18,6 +18,7 @@ use crate::support::venue::TestVenue;
 use client::{A2aClient, Binding};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const RULES: &str = r#"
@@ -118,9 +119,11 @@ impl Desk {
     }
 }
 
-/// A message of one text.
+/// A message of one text. Each is another one, also under the id of another: the same message begins a task once.
 fn text(id: &str, text: &str) -> Value {
-    json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]}})
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    let part = json!({"text": text, "metadata": {"made": MADE.fetch_add(1, Ordering::Relaxed)}});
+    json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [part]}})
 }
 
 /// The same as an answer to a task.

@@ -12,6 +12,8 @@ async fn errors_have_the_codes_and_statuses_of_1_0_1() {
     let unread = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [
         {"raw": "dGNr", "mediaType": "application/x-unsupported-tck-type"},
     ]}});
+    let mut pictures = text("m", "hi");
+    pictures["configuration"] = json!({"acceptedOutputModes": ["image/png"]});
     let agents = json!({"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "a"}]}});
     let done = desk.client("clerk", Binding::Rpc).ok("SendMessage", text("m", "hi")).await["task"]["id"].clone();
     for (operation, arguments, code, status, reason) in [
@@ -32,6 +34,7 @@ async fn errors_have_the_codes_and_statuses_of_1_0_1() {
         ("SubscribeToTask", json!({"id": done}), -32004, 400, "UNSUPPORTED_OPERATION"),
         ("SendMessage", super::answer("m", &done, "hi"), -32004, 400, "UNSUPPORTED_OPERATION"),
         ("SendMessage", unread, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED"),
+        ("SendMessage", pictures, -32005, 400, "CONTENT_TYPE_NOT_SUPPORTED"),
         ("SendMessage", agents, -32602, 400, "INVALID_PARAMS"),
         ("SendMessage", json!({}), -32602, 400, "INVALID_PARAMS"),
         (

@@ -88,6 +88,7 @@ const WRONG: &[(&str, i32)] = &[
     ("model providers --no-such", 2),
     ("mock-llm none.toml", 2),
     ("mcp --no-such", 2),
+    ("a2a --no-such", 2),
     ("completions elvis", 2),
     ("demo --no-such", 2),
     ("up --set worker.slotz=3", 2),

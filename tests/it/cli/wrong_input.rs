@@ -105,6 +105,7 @@ const CALLS: &[(&str, i32)] = &[
     ("completions bash", 0),
     // Its stdin is empty.
     ("mcp", 0),
+    ("a2a agents", 0),
     ("agent delete a --yes", 0),
 ];
 

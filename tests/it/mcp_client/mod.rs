@@ -11,6 +11,8 @@ mod programs;
 mod sdk_servers;
 mod sessions;
 
+pub use sdk_servers::{ServerProcess, installed};
+
 use crate::support::mcp_server::McpTestServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};

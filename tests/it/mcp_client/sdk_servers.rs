@@ -11,11 +11,11 @@ use std::time::Duration;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// A server in a process of its own; it ends with this value.
-struct ServerProcess(Child);
+pub struct ServerProcess(Child);
 
 impl ServerProcess {
     /// Starts a server, and waits until it listens at the port.
-    async fn start(command: &mut Command, port: u16) -> Self {
+    pub async fn start(command: &mut Command, port: u16) -> Self {
         let server = Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
         for _ in 0..300 {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {

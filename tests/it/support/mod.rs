@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub mod a2a_server;
 pub mod aimock;
 pub mod api_calls;
 pub mod api_tools;

@@ -1,7 +1,9 @@
-//! Keys of what clients of the Agent2Agent protocol leave at a job.
+//! Keys of what clients of the Agent2Agent protocol leave at a job, and of the approved cards of agents elsewhere.
 
-use crate::domain::ids::{JobId, encode_token};
+use crate::domain::ids::{AgentId, JobId, encode_token};
+use crate::domain::mcp::name::ServerName;
 use crate::domain::time::Millis;
+use crate::store::DocKey;
 
 /// Returns the prefix of the messages that clients of the Agent2Agent protocol have sent to a job.
 pub fn job_messages(job: &JobId) -> String {
@@ -23,6 +25,14 @@ pub fn job_notification(job: &JobId, id: &str) -> String {
     format!("{}{}", job_notifications(job), encode_token(id))
 }
 
+/// Returns the key of the approved card of an agent elsewhere: one that an agent has declared, or one of the venue.
+pub fn card_pin(agent: Option<&AgentId>, name: &ServerName) -> DocKey {
+    match agent {
+        Some(agent) => format!("g/{}/card/{name}", agent.token()),
+        None => format!("card/{name}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,6 +41,8 @@ mod tests {
     fn keys_of_messages_and_notifications_are_pinned() {
         let job = JobId::new(&"0f".repeat(16)).unwrap();
         assert_eq!(job_message(&job, Millis(5), "ab"), format!("j/{job}/m/0000000000000005-ab"));
+        let (agent, name) = (AgentId::new("a.b").unwrap(), ServerName::new("x").unwrap());
+        assert_eq!((card_pin(Some(&agent), &name), card_pin(None, &name)), ("g/a%2Eb/card/x".into(), "card/x".into()));
         assert_eq!(job_notification(&job, "a/b"), format!("j/{job}/n/a%2Fb"));
     }
 }

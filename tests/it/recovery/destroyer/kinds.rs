@@ -30,7 +30,9 @@ const ABSENT: [(&str, &[&str]); 5] = [
         "documents that nothing but their readers goes by: the recount names any that is lost, as it does those of the scene",
         &[
             "b/<job>-agent",
+            "card/<name>",
             "dead/<died>-<job>",
+            "g/<agent>/card/<name>",
             "g/<agent>/mcp/<server>",
             "e.state",
             "g/<agent>/wait/<session>",

@@ -437,7 +437,9 @@ pub const ELSEWHERE: [(&str, &str); 21] = [
 ];
 
 /// Operations that have none, for this reason.
-pub const WITHOUT: [(&str, &str); 9] = [
+pub const WITHOUT: [(&str, &str); 11] = [
+    ("v/ops/a2a/approve", "an approval that is lost is asked for again: until then the change is refused"),
+    ("v/ops/a2a/refresh", "the card of an agent elsewhere is asked for again"),
     ("v/ops/agent/reload-context", "it only has the next turn read again"),
     ("v/ops/mcp/approve", "an approval that is lost is asked for again: until then the change is refused"),
     ("v/ops/mcp/refresh", "what a server offers is asked for again"),

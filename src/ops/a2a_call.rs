@@ -1,0 +1,187 @@
+//! `v/ops/a2a/<name>/send`: a message to an agent elsewhere, as a job that stands for its task there. What becomes of the
+//! job says [`crate::venue::remote_tasks`].
+
+use super::child::{self, call_id};
+use crate::domain::a2a::message::RemoteMessage;
+use crate::domain::a2a::task::{OPERATION, RemoteCallPlan, RemoteTaskInput};
+use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject, sha256_hex};
+use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
+use crate::domain::job::{JobHead, Parent};
+use crate::domain::limits::{CHILD_WAIT, INVOKED_OPEN, OUTBOUND_DEADLINE, OUTBOUND_ORPHAN};
+use crate::domain::priority::Priority;
+use crate::domain::quota::QuotaUsage;
+use crate::store::{Checkpoint, LeaseCheck, Window, keys};
+use crate::venue::ingress;
+use crate::venue::jobs;
+use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, TurnSite};
+use crate::venue::operation_jobs::{self, InvokedAdmission, keep_child};
+use crate::view::request::{EndedRequestView, StartedRequestView};
+use crate::view::to_json;
+use async_trait::async_trait;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Open operations of an owner beyond which no message is sent: a task may be open for days, and others need room.
+const OPEN_TASKS: usize = INVOKED_OPEN / 2;
+
+/// Hexadecimal digits of the key of a call outside turns.
+const KEY_DIGITS: usize = 32;
+
+/// Sends messages to one agent elsewhere.
+struct RemoteAgentCall(RemoteCallPlan);
+
+/// Makes what sends messages to an agent elsewhere.
+pub(super) fn remote_calls(plan: RemoteCallPlan) -> Arc<dyn RuntimeCall> {
+    Arc::new(RemoteAgentCall(plan))
+}
+
+#[async_trait]
+impl RuntimeCall for RemoteAgentCall {
+    async fn run(&self, arguments: Value, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        let RemoteCallPlan { agent, has_changed, .. } = &self.0;
+        if *has_changed {
+            return Err(OpError::Conflict(format!(
+                "the card of the A2A agent `{agent}` has changed since it was approved, so nothing was sent: a person \
+                 looks at the change with `trellis a2a agent {agent}` and approves it"
+            )));
+        }
+        let message = RemoteMessage::read(arguments).map_err(|error| OpError::Invalid(error.to_string()))?;
+        let job = match &call.site {
+            Site::Turn(site) => Box::pin(self.start_in_turn(call, site, message)).await?,
+            Site::Api { key, .. } => Box::pin(self.start(call, key.as_ref(), message)).await?,
+        };
+        let wait = CHILD_WAIT.min(call.time_limit());
+        let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
+        let name = self.0.agent.to_string();
+        Ok(match (done.filter(|job| job.status.is_terminal()), &call.site) {
+            (Some(done), _) => OpOutput::of(&EndedRequestView::of_remote(name, &done)),
+            (None, Site::Turn(site)) => child::still_running(site, StartedRequestView::of_remote(name, job)),
+            (None, Site::Api { .. }) => {
+                let id = Some(job.clone());
+                OpOutput::of(&StartedRequestView { id, ..StartedRequestView::of_remote(name, job) })
+            }
+        })
+    }
+}
+
+impl RemoteAgentCall {
+    /// Makes the head of the job, and the record by which workers run it.
+    fn job(
+        &self,
+        call: &Invocation<'_>,
+        event: EventId,
+        parent: Option<Parent>,
+        message: RemoteMessage,
+    ) -> (JobHead, InvokedOperation) {
+        let (venue, owner, now) = (call.venue, &call.caller.owner, call.venue.now());
+        let id = JobId::derive(&venue.key, owner, &event);
+        let SessionKey { agent, session } = rules::session(&id);
+        let deadline = now.plus(self.0.deadline.map_or(OUTBOUND_DEADLINE, Duration::from_secs));
+        let input = RemoteTaskInput {
+            agent: self.0.agent.clone(),
+            declared_by: self.0.declared_by.clone(),
+            place: self.0.place.clone(),
+            message,
+            deadline: call.caller.envelope.deadline.map_or(deadline, |ends| ends.min(deadline)),
+        };
+        let caller = call.caller.clone();
+        let asker = OperationCaller {
+            name: caller.name,
+            operator: caller.operator,
+            authority: caller.authority,
+            envelope: caller.envelope,
+            principal: caller.principal,
+            token_owner: None,
+        };
+        let invoked = InvokedOperation::new(id.clone(), event.clone(), asker, now);
+        let head = JobHead {
+            id,
+            event,
+            op: Some(OPERATION.to_owned()),
+            agent,
+            session,
+            caller: Some(call.caller.name.clone()),
+            input: to_json(&input),
+            hidden: None,
+            created: now,
+            parent,
+            reply_to: None,
+            redrive_of: None,
+            priority: Priority::Normal,
+            principal: call.caller.principal.mark().map(str::to_owned),
+            request: None,
+            bound: Some(Box::new(call.caller.authority.clone().without_home())),
+            ignored: Vec::new(),
+            under: call.caller.trail(),
+        };
+        (head, invoked)
+    }
+
+    /// Opens the job as an effect of the running turn, fenced by its lease. A turn that is run again opens nothing twice.
+    async fn start_in_turn(
+        &self,
+        call: &Invocation<'_>,
+        site: &TurnSite<'_>,
+        message: RemoteMessage,
+    ) -> Result<JobId, OpError> {
+        let lineage = call.caller.envelope.lineage.under_agent(&site.lease.session.agent);
+        child::check_limits(site, &lineage, None)?;
+        let (venue, owner) = (call.venue, &call.caller.owner);
+        let (head, invoked) = self.job(call, call_id(venue, site), Some(site.parent.clone()), message);
+        let is_known = venue.store.doc(owner, &keys::job_head(&head.id)).await?.value.is_some();
+        if !is_known {
+            check_open_tasks(call).await?;
+        }
+        let open = [ingress::new_job(&head)];
+        // The job has a head, a status and an entry in the list; its record has a document and an entry by time.
+        let adds = QuotaUsage { documents: 5, bytes: 2 * open[0].head.len() as u64, sessions: 0, jobs: 1 };
+        child::check_room(call, adds, &open, None).await?;
+        keep_child(venue, owner, &invoked, venue.now().plus(OUTBOUND_ORPHAN)).await?;
+        let write = Checkpoint { turn: site.turn, open: open.to_vec(), ..Checkpoint::default() };
+        match venue.store.checkpoint(venue.now(), site.lease, &write).await? {
+            LeaseCheck::Fenced => return Err(OpError::Fenced),
+            LeaseCheck::Held { .. } => {}
+        }
+        keep_child(venue, owner, &invoked, venue.now()).await?;
+        venue.wake(owner, &rules::session(&head.id)).await;
+        Ok(head.id)
+    }
+
+    /// Opens the job for a caller outside turns. A call under a key that comes again opens nothing twice.
+    async fn start(
+        &self,
+        call: &Invocation<'_>,
+        key: Option<&EventId>,
+        message: RemoteMessage,
+    ) -> Result<JobId, OpError> {
+        let (venue, owner) = (call.venue, &call.caller.owner);
+        let key = key.cloned().unwrap_or_else(ingress::fresh_id);
+        // The operation that was invoked under this key is a job itself, so that this one has another id.
+        let own = format!("a2a-{}", &sha256_hex(format!("a2a-task {key}").as_bytes())[..KEY_DIGITS]);
+        let own = EventId::new(own).unwrap_or_else(|_| ingress::fresh_id());
+        let event = EventId::of_venue(&venue.key, VenueIdSubject::Operation { owner, key: &own });
+        let (head, invoked) = self.job(call, event, None, message);
+        if venue.store.doc(owner, &keys::job_head(&head.id)).await?.value.is_none() {
+            check_open_tasks(call).await?;
+        }
+        match operation_jobs::admit(venue, owner, &head, &invoked).await? {
+            InvokedAdmission::Done | InvokedAdmission::Known => Ok(head.id),
+            InvokedAdmission::Full => Err(too_many(INVOKED_OPEN)),
+        }
+    }
+}
+
+/// Checks that tasks elsewhere leave room for other operations of the owner.
+async fn check_open_tasks(call: &Invocation<'_>) -> Result<(), OpError> {
+    let count = Window { reverse: false, skip: 0, limit: 0, values: false };
+    let open = call.venue.store.page(&call.caller.owner, keys::INVOKED_DUE, count).await?.total;
+    if open < OPEN_TASKS { Ok(()) } else { Err(too_many(open)) }
+}
+
+fn too_many(open: usize) -> OpError {
+    OpError::Limit(format!(
+        "{open} operations of this owner have not ended, and {OPEN_TASKS} are most for sending a message; wait until some \
+         have ended"
+    ))
+}

@@ -1,0 +1,148 @@
+//! Operations that turns start, as jobs whose results go to the sessions of these turns, and what is known of tasks that
+//! they stand for.
+
+use super::{
+    LeasedOperation, OperationJob, count_outcome, deletion_writes, outcome_listing, read_operation, reload_if_leased,
+    replacement_writes,
+};
+use crate::domain::a2a::task::RemoteTask;
+use crate::domain::ids::{JobId, Owner};
+use crate::domain::invocation::InvokedOperation;
+use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
+use crate::domain::time::Millis;
+use crate::store::{DocWrite, Edit, FinishOutcome, StoreError, keys};
+use crate::venue::{Venue, jobs};
+
+/// Keeps the record of an operation whose job a turn opens, and has it looked at by `due`. It is called before the job is
+/// opened, with a time by which it surely is, and after it, with the present: a record without a job is deleted when it
+/// is due. A second call changes nothing.
+pub async fn keep_child(
+    venue: &Venue,
+    owner: &Owner,
+    invoked: &InvokedOperation,
+    due: Millis,
+) -> Result<(), StoreError> {
+    let attempt = || async {
+        if let Some(known) = read_operation(venue, owner, &invoked.job).await? {
+            let OperationJob { invoked: known, version, .. } = known;
+            let is_later = known.taken.is_none() && known.remote.is_none() && known.due > due;
+            let sooner = known.clone().postpone(due);
+            let writes = if is_later { replacement_writes(&known, version, &sooner) } else { Vec::new() };
+            return Ok(Edit::write(writes, ()));
+        }
+        let status = venue.store.doc(owner, &keys::job_status(&invoked.job)).await?.status();
+        if status.is_some_and(|(status, _)| status.is_terminal()) {
+            return Ok(Edit::without_writes(()));
+        }
+        let record = DocWrite::json(keys::invocation(&invoked.job), &invoked.clone().postpone(due)).at_version(0);
+        let place = DocWrite::index_entry(keys::invoked_due(due, &invoked.job));
+        Ok::<_, StoreError>(Edit::write([record, place], ()))
+    };
+    venue.store.edit(venue.now(), owner, "job", &invoked.job, attempt).await
+}
+
+/// Records what is known of a task elsewhere; `false` if the operation's lease is lost.
+pub async fn record_remote(
+    venue: &Venue,
+    owner: &Owner,
+    held: &LeasedOperation,
+    remote: &RemoteTask,
+) -> Result<bool, StoreError> {
+    let attempt = || async {
+        let Some(held) = reload_if_leased(venue, owner, held).await? else { return Ok(Edit::without_writes(false)) };
+        let changed = InvokedOperation { remote: Some(Box::new(remote.clone())), ..held.invoked.clone() };
+        Ok::<_, StoreError>(Edit::write(replacement_writes(&held.invoked, held.version, &changed), true))
+    };
+    venue.store.edit(venue.now(), owner, "job", &held.invoked.job, attempt).await
+}
+
+impl LeasedOperation {
+    /// Returns what is known of the task elsewhere that it stands for.
+    pub fn remote(&self) -> Option<&RemoteTask> {
+        self.invoked.remote.as_deref()
+    }
+}
+
+impl OperationJob {
+    /// Whether a task elsewhere is still to be cancelled for it.
+    pub(super) fn awaits_remote_cancel(&self) -> bool {
+        let has_task = self.invoked.remote.as_ref().is_some_and(|remote| remote.task.is_some());
+        has_task && self.head.is_some() && self.status == JobStatus::Cancelled
+    }
+
+    /// Returns the operation of a cancelled job whose message may have begun a task that nobody knows.
+    pub(super) fn unknown_remote(&self) -> Option<&String> {
+        let is_in_doubt = self.invoked.remote.as_ref().is_some_and(|remote| remote.is_in_doubt());
+        let head = self.head.as_ref().filter(|_| is_in_doubt && self.status == JobStatus::Cancelled)?;
+        head.op.as_ref()
+    }
+}
+
+/// A cancelled job with a task elsewhere that goes on.
+#[derive(Debug, Clone)]
+pub struct CancelledRemote {
+    /// Head of the job.
+    pub head: JobHead,
+    /// What is known of the task.
+    pub remote: RemoteTask,
+    invoked: InvokedOperation,
+    version: u64,
+}
+
+/// Returns a job that was cancelled while its task elsewhere went on; `None` for all others.
+pub async fn find_cancelled(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<CancelledRemote>, StoreError> {
+    let Some(known) = read_operation(venue, owner, job).await?.filter(OperationJob::awaits_remote_cancel) else {
+        return Ok(None);
+    };
+    let OperationJob { invoked, version, head, .. } = known;
+    let remote = invoked.remote.as_deref().cloned();
+    Ok(head.zip(remote).map(|(head, remote)| CancelledRemote { head, remote, invoked, version }))
+}
+
+/// Deletes the record of a job whose task elsewhere was cancelled.
+pub async fn clear_cancelled(venue: &Venue, owner: &Owner, cancelled: &CancelledRemote) -> Result<(), StoreError> {
+    let writes = deletion_writes(&cancelled.invoked, cancelled.version);
+    // On a conflict another worker has looked at it, too.
+    venue.store.write(venue.now(), owner, &writes).await.map(drop)
+}
+
+/// Ends an operation of a turn, and sends its result to the session that waits for it. The first end counts. After a crash
+/// in the middle the record of an ended job is left, which the next look deletes.
+pub(super) async fn end(
+    venue: &Venue,
+    owner: &Owner,
+    held: &LeasedOperation,
+    result: &JobResult,
+) -> Result<bool, StoreError> {
+    match reload_if_leased(venue, owner, held).await? {
+        Some(held) => finish(venue, owner, &held, result).await,
+        None => Ok(false),
+    }
+}
+
+/// Ends an operation of a turn like [`end`], as it was read.
+pub(super) async fn finish(
+    venue: &Venue,
+    owner: &Owner,
+    held: &LeasedOperation,
+    result: &JobResult,
+) -> Result<bool, StoreError> {
+    let Some(job) = jobs::get(venue, owner, &held.invoked.job).await? else { return Ok(false) };
+    let bytes = serde_json::to_vec(result).map_or(0, |bytes| bytes.len());
+    let result = match venue.check_end_room(owner, bytes).await {
+        Err(StoreError::Over(over)) => JobResult::failure(ErrorCode::QuotaExceeded, over.to_string()),
+        room => room.map(|()| result.clone())?,
+    };
+    let now = venue.now();
+    // Before the end: an outcome that nobody knows must be listed whatever happens.
+    let listing = outcome_listing(venue, owner, &held.head, &result, now);
+    if !listing.is_empty() {
+        venue.store.write(now, owner, &listing).await?;
+    }
+    if jobs::end(venue, owner, &job, &result, Vec::new()).await? != FinishOutcome::Done {
+        return Ok(false);
+    }
+    count_outcome(venue, &result);
+    venue.store.write(now, owner, &deletion_writes(&held.invoked, held.version)).await?;
+    Ok(true)
+}

@@ -1,0 +1,170 @@
+//! Messages to agents elsewhere, and what becomes of their tasks.
+
+use super::{CallerSite, told};
+use crate::mcp_client::any_loopback;
+use crate::support::a2a_server::{A2aReply, A2aTestServer, task};
+use crate::support::operate::{boss, operate};
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use trellis::domain::job::JobStatus;
+use trellis::venue::a2a_agents::prepare_path;
+use trellis::venue::a2a_client::{A2aAgents, A2aEndpoint, VenueRemoteAgent};
+use trellis::venue::jobs::{self, CancelOutcome};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_waited_for_in_both_bindings() {
+    for binding in ["JSONRPC", "HTTP+JSON"] {
+        let server = A2aTestServer::start(binding, 1, |_| None).await;
+        let site = CallerSite::new().await;
+        site.agent("clerk", &server, json!({})).await;
+        let job = site.venue.run("clerk", "t1", json!("an order")).await;
+        let said = told(&job);
+        assert!(said.contains("found it") && said.contains("t-1") && said.contains("c-1"), "{binding}: {said}");
+        let sent = server.asked("SendMessage");
+        assert_eq!(sent.len(), 1, "{binding}");
+        assert_eq!((sent[0].header("a2a-version"), sent[0].message()["role"].as_str()), ("1.0", Some("ROLE_USER")));
+        assert_eq!(sent[0].message()["parts"], json!([{"text": "an order"}]));
+        assert_eq!(sent[0].header("idempotency-key"), sent[0].message()["messageId"].as_str().unwrap());
+        assert_eq!(server.asked("GetTask").len(), 2, "{binding}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_task_ends_as_a_pending_result() {
+    let server = A2aTestServer::start("JSONRPC", 6, |_| None).await;
+    let site = CallerSite::new().await;
+    site.agent("clerk", &server, json!({})).await;
+    let job = site.venue.run("clerk", "t1", json!("an order")).await;
+    assert_eq!(told(&job), "later: found it");
+    assert_eq!(server.asked("SendMessage").len(), 1);
+    let turns = site.venue.turns("clerk", job.head.session.as_str()).await;
+    let outcomes: Vec<_> = turns.iter().flat_map(|turn| &turn.calls).map(|call| call.outcome.as_str()).collect();
+    assert_eq!(outcomes, ["ok"], "the call was made once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_answered_in_the_same_task() {
+    let answers = AtomicUsize::new(0);
+    let server = A2aTestServer::start("JSONRPC", 0, move |asked| {
+        let first = asked.operation() == "SendMessage" && answers.fetch_add(1, Ordering::SeqCst) == 0;
+        first.then(|| A2aReply::Result(json!({"task": task("INPUT_REQUIRED", "Which size?")})))
+    })
+    .await;
+    let site = CallerSite::new().await;
+    site.agent("talker", &server, json!({})).await;
+    let job = site.venue.run("talker", "t1", json!("a coffee")).await;
+    assert!(told(&job).contains("found it"), "{}", told(&job));
+    let sent = server.asked("SendMessage");
+    assert_eq!((sent.len(), &sent[1].message()["taskId"]), (2, &json!("t-1")));
+    assert_ne!(sent[0].message()["messageId"], sent[1].message()["messageId"]);
+    let prompts: String = site.venue.model_calls().iter().map(ToString::to_string).collect();
+    assert!(prompts.contains("Which size?") && prompts.contains("input-required"), "the model reads the question");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_can_be_waited_for_without_a_message() {
+    let server = A2aTestServer::start("HTTP+JSON", 0, |_| None).await;
+    let site = CallerSite::new().await;
+    site.agent("waiter", &server, json!({})).await;
+    assert!(told(&site.venue.run("waiter", "t1", json!("go")).await).contains("found it"));
+    assert_eq!((server.asked("SendMessage").len(), server.asked("GetTask").len()), (0, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_end_of_a_task_is_told() {
+    for (reply, part) in [
+        (json!({"message": {"messageId": "a", "role": "ROLE_AGENT", "parts": [{"text": "at once"}]}}), "at once"),
+        (json!({"task": task("FAILED", "no such order")}), "failed (task `t-1`): no such order"),
+        (json!({"task": task("REJECTED", "not for you")}), "refused the task (task `t-1`): not for you"),
+        (json!({"task": task("CANCELED", "closing time")}), "has cancelled the task itself"),
+        (json!({"task": task("AUTH_REQUIRED", "log in")}), "A person must permit this"),
+        (json!({"neither": 1}), "outcome unknown"),
+    ] {
+        let answer = reply.clone();
+        let server = A2aTestServer::start("JSONRPC", 0, move |asked| {
+            (asked.operation() == "SendMessage").then(|| A2aReply::Result(answer.clone()))
+        })
+        .await;
+        let site = CallerSite::new().await;
+        site.agent("clerk", &server, json!({})).await;
+        let job = site.venue.run("clerk", "t1", json!("go")).await;
+        assert!(told(&job).contains(part), "{reply}: {}", told(&job));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_error_of_the_protocol_says_what_to_do() {
+    for (code, part) in [
+        (-32_001, "send a message without `task`"),
+        (-32_004, "leave out `task`"),
+        (-32_005, "send a text alone"),
+        (-32_008, "its operator must see to this"),
+        (-32_009, "another version of the protocol"),
+        (-32_602, "the agent refuses the request: no such luck"),
+        (-32_603, "outcome unknown"),
+    ] {
+        let server = A2aTestServer::start("JSONRPC", 0, move |asked| {
+            (asked.operation() == "SendMessage").then_some(A2aReply::Error(code))
+        })
+        .await;
+        let site = CallerSite::new().await;
+        site.agent("clerk", &server, json!({})).await;
+        let job = site.venue.run("clerk", "t1", json!("go")).await;
+        assert!(told(&job).contains(part), "{code}: {}", told(&job));
+        assert_eq!(server.asked("SendMessage").len(), 1, "{code}");
+    }
+}
+
+/// Waits until the agent has been asked for something.
+async fn until_asked(server: &A2aTestServer, operation: &str) {
+    for _ in 0..500 {
+        if !server.asked(operation).is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("expected {operation}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_job_cancels_its_task() {
+    for binding in ["JSONRPC", "HTTP+JSON"] {
+        let server = A2aTestServer::start(binding, 1_000, |_| None).await;
+        let site = CallerSite::new().await;
+        site.agent("clerk", &server, json!({})).await;
+        let job = site.venue.submit("clerk", "t1", json!("go")).await.job.unwrap();
+        until_asked(&server, "GetTask").await;
+        let cancelled = jobs::cancel(&site.venue.venue, &site.venue.owner, &job, None).await.unwrap();
+        assert!(matches!(cancelled, CancelOutcome::Done(_)), "{cancelled:?}");
+        until_asked(&server, "CancelTask").await;
+        let asked = &server.asked("CancelTask")[0];
+        assert!(asked.path.contains("t-1") || asked.body["params"]["id"] == "t-1", "{binding}: {asked:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_outside_turns_gets_the_job() {
+    let server = A2aTestServer::start("JSONRPC", 0, |_| None).await;
+    let settings = serde_json::from_value(json!({"name": "partner", "url": server.url()})).unwrap();
+    let endpoint = Arc::new(A2aEndpoint::of_venue(settings, any_loopback(), None).unwrap());
+    let own = VenueRemoteAgent { endpoint, is_shared: true };
+    let (mut venue, _dir) = TestVenue::embedded("").await;
+    let inner = Arc::get_mut(&mut venue.venue).unwrap();
+    inner.catalog = trellis::ops::catalog(true).with_a2a(A2aAgents::new([own]));
+    venue.worker();
+    let caller = boss(&venue.owner);
+    prepare_path(&venue.venue, &venue.owner, "a2a:partner:send").await.unwrap();
+    let found: Value = operate(&venue.venue, &caller, "a2a:partner:send", json!({"message": "hi"})).await.unwrap();
+    assert_eq!((&found["status"], &found["a2aAgent"]), (&json!("COMPLETE"), &json!("partner")), "{found}");
+    assert_eq!(found["output"]["text"], "found it");
+    let job = found["id"].as_str().unwrap().parse().unwrap();
+    let job = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
+    assert_eq!((job.status, job.head.op.as_deref()), (JobStatus::Complete, Some("v/ops/a2a/task")));
+    let listed = operate(&venue.venue, &caller, "a2a/agents", json!({})).await.unwrap();
+    assert_eq!(listed["items"][0]["approvedBy"], "first use", "{listed}");
+    let wrong = operate(&venue.venue, &caller, "a2a:partner:send", json!({})).await.unwrap_err();
+    assert!(wrong.to_string().contains("expected a `message`"), "{wrong}");
+}
