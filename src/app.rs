@@ -10,7 +10,7 @@ mod webhooks;
 mod resource_kinds;
 mod role;
 
-use crate::bus::nats::NatsBus;
+use crate::bus::nats::{NatsBus, ServiceDescription, ServiceStatus, ServiceStatusSource};
 use crate::config::{Config, StoreUrl};
 use crate::http;
 use crate::model::Model;
@@ -26,6 +26,7 @@ use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
+use crate::store::measured::MeasuredStore;
 use crate::venue::Venue;
 use crate::venue::a2a_agents as remote_agents;
 use crate::venue::auth::Auth;
@@ -82,6 +83,7 @@ impl App {
         let (fsyncs, key) = (opened.fsyncs(), key.unwrap_or_default());
         let (store, history) = backends::protect_store(config, role, &opened, &queue, &key).await?;
         let store = backends::limit_users(config, store);
+        let store: Arc<dyn Store> = Arc::new(MeasuredStore::new(store, Arc::clone(&metrics), clock.clone()));
         let OpenBus { bus, nats } = queue;
         let catalog = ops::catalog_with(config.catalog.test, http_policy(config));
         let catalog = catalog
@@ -143,7 +145,7 @@ impl App {
 
 /// Runs a role until a signal ends it.
 pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::for_agents(config.metrics.agents.clone()));
     let shutdown = Shutdown::new(Arc::clone(&metrics));
     shutdown.listen_to_signals().map_err(AppError::Signals)?;
     listen::check_free(config, role).await?;
@@ -163,6 +165,9 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     }
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
+    }
+    if role == Role::Worker {
+        serve_description(config, &app, &shutdown);
     }
     if role == Role::Serve {
         watch_clocks(config, &app, &shutdown);
@@ -191,6 +196,23 @@ fn webhooks_of(config: &Config, role: Role) -> Result<Vec<VenueWebhook>, AppErro
         Role::Up | Role::Serve | Role::Worker => webhooks::open_webhooks(config, &http_policy(config)),
         Role::Command | Role::Doctor => Ok(Vec::new()),
     }
+}
+
+/// Shows the worker as a service of NATS.
+fn serve_description(config: &Config, app: &App, shutdown: &Shutdown) {
+    let Some(nats) = app.nats.clone() else { return };
+    let slots = config.worker.slots;
+    let about =
+        ServiceDescription { version: env!("CARGO_PKG_VERSION").to_owned(), worker: process_name(config), slots };
+    let (metrics, ending) = (Arc::clone(&app.venue.metrics), shutdown.end_token().clone());
+    let status: ServiceStatusSource = Arc::new(move || {
+        let busy = u64::try_from(metrics.slots_busy.get()).unwrap_or_default();
+        ServiceStatus { slots: slots as u64, busy }
+    });
+    shutdown.spawn_rounds("service", move || {
+        let (nats, about, status, ending) = (Arc::clone(&nats), about.clone(), Arc::clone(&status), ending.clone());
+        async move { nats.serve_description(about, status, ending).await }
+    });
 }
 
 /// Compares the clocks in a process without a worker, which does it itself.

@@ -62,6 +62,20 @@ if ! command -v redis-server >/dev/null; then
     $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server >/dev/null
 fi
 
+# Only its promtool is used, which checks the metrics, rules and alerts; the package is unpacked and not installed.
+promtool=$PWD/.tools/prometheus/usr/bin/promtool
+if ! command -v promtool >/dev/null && [ ! -x "$promtool" ]; then
+    if command -v apt-get >/dev/null && command -v dpkg >/dev/null; then
+        say "unpacking promtool of Debian's package prometheus (19 MB) into .tools/prometheus"
+        mkdir -p .tools/prometheus
+        (cd .tools/prometheus && { apt-get download -qq prometheus || { ${root-} apt-get update -qq && apt-get download -qq prometheus; }; } &&
+            dpkg -x prometheus_*.deb . && rm -f prometheus_*.deb) || say "no promtool: tests that need it fail"
+    else
+        say "no promtool and no apt-get: tests that need it fail; install Prometheus 2.42 or newer"
+    fi
+fi
+[ -x "$promtool" ] && PATH=$(dirname "$promtool"):$PATH
+
 venv=$PWD/.tools/venv
 [ -d "$venv" ] && PATH=$venv/bin:$PATH
 

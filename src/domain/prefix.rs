@@ -86,6 +86,15 @@ pub struct UnplacedPrompt {
 }
 
 impl StablePrefix {
+    /// Whether a provider's cache of the prompt before serves this one: the front is the same, and so is every piece in
+    /// it.
+    pub fn continues(&self, before: &Self) -> bool {
+        let is_front = |piece: &&PlacedPiece| piece.place == PiecePlace::Front;
+        let mut front = before.pieces.iter().filter(|(_, piece)| is_front(piece));
+        let starts_there = before.from == 0 || before.from == self.from;
+        before.basis == self.basis && starts_there && front.all(|(key, piece)| self.pieces.get(key) == Some(piece))
+    }
+
     /// Returns the stable prefix of the next prompt. Pieces keep their places as long as the front stays the same; when
     /// the front changes, all pieces that haven't changed after the last prompt move to it.
     pub fn for_next_prompt(before: Option<&Self>, now: UnplacedPrompt, is_shown: impl Fn(u64) -> bool) -> Self {

@@ -84,6 +84,9 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         }
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "request");
+    if response.status() == StatusCode::FORBIDDEN {
+        api.venue.metrics.progress.count_denial("http");
+    }
     let response = as_problem(response, method.as_str(), &path, route.as_deref());
     // An answer is charged for its bytes until they are sent; a stream has one piece at a time.
     load.set_cost(response.body().size_hint().exact().unwrap_or(0));

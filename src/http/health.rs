@@ -1,6 +1,7 @@
 //! `/livez`, `/readyz`, `/metrics`, `/work`, of the API and of a worker without one.
 
 use super::Api;
+use super::metrics_format::MetricsFormat;
 use super::problem::Problem;
 use crate::domain::wait::WaitReason;
 use crate::venue::registry;
@@ -9,7 +10,7 @@ use crate::venue::workload::WorkError;
 use crate::view::audit::{LivenessView, ReadinessView, WorkView};
 use axum::Router;
 use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use std::time::Duration;
@@ -90,14 +91,19 @@ async fn worker_readyz(state: State<Api>) -> Result<Response, Problem> {
     readyz(state).await
 }
 
-/// `GET /metrics`: returns all metrics for Prometheus.
-pub(super) async fn metrics(State(api): State<Api>) -> Response {
+/// `GET /metrics`: returns all metrics for Prometheus, in the text format that `Accept` asks for.
+pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     api.venue.store_fill().await;
     if let Err(error) = measure_work(&api).await {
         tracing::debug!("what waits isn't counted: {error}");
     }
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], api.venue.metrics.encode()).into_response()
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    let format = MetricsFormat::accepted(accepted.unwrap_or_default());
+    let body = match format {
+        MetricsFormat::Classic => api.venue.metrics.encode(),
+        MetricsFormat::OpenMetrics => api.venue.metrics.encode_openmetrics(),
+    };
+    ([(header::CONTENT_TYPE, format.media_type()), (header::VARY, "accept")], body).into_response()
 }
 
 /// `GET /work`: returns counts of waiting and running work in the venue, for autoscalers.

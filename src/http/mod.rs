@@ -24,6 +24,7 @@ mod listen;
 mod load;
 mod mcp;
 mod mcp_extension;
+mod metrics_format;
 mod operate;
 mod origin;
 mod problem;

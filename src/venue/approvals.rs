@@ -16,8 +16,11 @@ use crate::domain::limits::LIST_PAGE;
 use crate::domain::notification::NotificationKind;
 use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
+use crate::domain::time::Millis;
 use crate::domain::values::inject::trusted_arguments;
-use crate::store::{Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
+use crate::store::{
+    Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, Window, keys, steps,
+};
 use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
@@ -187,6 +190,26 @@ pub(super) async fn list_awaited(venue: &Venue, owner: &Owner, session: &Session
 /// Returns those of these approvals that can still be answered.
 pub async fn list_unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Approval>, StoreError> {
     Ok(read_unanswered(venue, owner, ids).await?.into_iter().map(|(approval, _)| approval).collect())
+}
+
+/// Approvals of an owner that wait for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenApprovals {
+    /// Number of them.
+    pub count: usize,
+    /// When the oldest of the first 64 was asked for.
+    pub oldest: Option<Millis>,
+}
+
+/// Counts an owner's open approvals; it reads one page of their entries and those approvals.
+pub async fn count_open(venue: &Venue, owner: &Owner) -> Result<OpenApprovals, StoreError> {
+    let window = Window { reverse: false, skip: 0, limit: PAGE, values: false };
+    let page = venue.store.page(owner, keys::OPEN_APPROVALS, window).await?;
+    let ids: Vec<JobId> = page.docs.iter().filter_map(|(key, _)| keys::approval_of_open(key)).collect();
+    let read = list_unanswered(venue, owner, &ids).await?;
+    let expired = ids.len().saturating_sub(read.len());
+    let oldest = read.iter().map(|approval| approval.asked).min();
+    Ok(OpenApprovals { count: page.total.saturating_sub(expired), oldest })
 }
 
 /// Like [`list_unanswered`], with the versions of the documents.

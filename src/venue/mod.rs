@@ -169,7 +169,8 @@ impl Venue {
     /// Returns how full the store is, and sets the metric of it.
     pub async fn store_fill(&self) -> Fill {
         let fill = self.store.fill(self.clock.steady()).await.unwrap_or_default();
-        self.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
+        let percent = fill.percent().and_then(|percent| u32::try_from(percent).ok()).unwrap_or(0);
+        self.metrics.store_fill.set(f64::from(percent) / 100.0);
         fill
     }
 

@@ -3,6 +3,7 @@
 use super::Venue;
 use crate::bus::BusError;
 use crate::store::StoreError;
+use crate::venue::registry;
 use crate::view::audit::WorkView;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ impl Venue {
         if !is_fresh {
             let backlog = self.bus.backlog().await?;
             let sessions = self.store.busy_sessions().await?;
+            let busy = registry::fleet_state(self).await?.busy;
+            metrics.progress.set_sessions(busy.min(sessions), sessions.saturating_sub(busy));
             let age = backlog.oldest.map_or(Duration::ZERO, |oldest| self.now().elapsed_since(oldest));
             let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
             metrics.queue_messages.set(gauge(backlog.messages()));

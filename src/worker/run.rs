@@ -28,6 +28,7 @@ fn start_rounds(worker: &Arc<Worker>, pending: OutboundQueue) {
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let (worker, pending) = Worker::new(venue, model, options, shutdown);
     let worker = Arc::new(worker);
+    worker.venue.metrics.progress.slots.set(i64::try_from(worker.options.slots).unwrap_or(i64::MAX));
     rounds::clocks::start(&worker).await;
     // Before the first delivery: a session that finds no slot because owners aren't known yet waits for a sweep.
     if let Err(error) = worker.census.refresh(&worker.venue).await {

@@ -38,6 +38,10 @@ pub(crate) enum SessionEnd {
 pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Acknowledge) -> SessionEnd {
     let cached = worker.session_cache.take(&grant, worker.venue.history.changes(), asked);
     let (lease, version) = (grant.lease.clone(), grant.version);
+    // Attempts stay until a commit: only the lease before this one is new.
+    if grant.attempts.last().is_some_and(|lapsed| lapsed.epoch.saturating_add(1) == lease.epoch) {
+        worker.venue.metrics.progress.crashes.inc();
+    }
     let mut leased = match LeasedSession::open(grant, cached, asked) {
         Ok(leased) => leased,
         Err(error) => {

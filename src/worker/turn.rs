@@ -15,6 +15,7 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::approval::{ApprovalAnswer, AwaitingCall};
 use crate::domain::authority::Authority;
 use crate::domain::authority::policy::Policy;
+use crate::domain::context::ledger::RowStatus;
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
 use crate::domain::rate::RateWait;
@@ -22,6 +23,7 @@ use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
 use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, TaskRefusal, Turn, TurnInput};
 use crate::venue::a2a_agents;
+use crate::process::telemetry::Metrics;
 use crate::venue::context::begin_turn;
 use crate::venue::mcp;
 use crate::venue::operation::{CatalogView, dispatch};
@@ -153,6 +155,7 @@ pub(super) async fn run(
             Action::Gather => Box::pin(context::gather(worker, leased, &turn_base, meant, &turn)).await?,
             Action::Decide => Box::pin(context::offer(worker, &turn_base, meant, &turn)).await?,
             Action::Ask(mut request) => {
+                count_prompt(&worker.venue.metrics, &turn);
                 let _room = media::load(worker, leased, &turn, &mut request).await?;
                 match fallback::call_models(worker, leased, &turn, *request).await? {
                     FallbackResult::Finished(observed, calls) => {
@@ -188,6 +191,24 @@ pub(super) async fn run(
             }
         };
         action = turn.step(observed, worker.venue.now());
+    }
+}
+
+/// Counts a prompt: its bytes, its parts that were cut, and whether it continues the one before.
+fn count_prompt(metrics: &Metrics, turn: &Turn) {
+    #[expect(clippy::cast_precision_loss, reason = "a prompt has fewer than 2^53 bytes")]
+    metrics.progress.prompt_bytes.observe(turn.prompt_bytes() as f64);
+    for row in turn.prompt_rows() {
+        match row.status {
+            RowStatus::Full | RowStatus::Missing => {}
+            RowStatus::Shrunk => metrics.progress.count_prompt_part("shrunk"),
+            RowStatus::Dropped => metrics.progress.count_prompt_part("dropped"),
+            RowStatus::Denied => metrics.progress.count_prompt_part("denied"),
+            RowStatus::Failed => metrics.progress.count_prompt_part("failed"),
+        }
+    }
+    if let Some(is_kept) = turn.keeps_prefix() {
+        metrics.progress.count_prefix(is_kept);
     }
 }
 

@@ -27,8 +27,8 @@ def redis(v, *words):
 def fill(v):
     s, said = v.http("GET", "/metrics", root=True)
     for line in str(said).splitlines():
-        if line.startswith("trellis_store_fill_percent"):
-            return float(line.split()[-1])
+        if line.startswith("trellis_store_fill_ratio"):
+            return 100 * float(line.split()[-1])
 
 
 def end(v, job, seconds=30):

@@ -19,6 +19,7 @@ mod mcp_client;
 mod models;
 mod money;
 mod notifications;
+mod observability;
 mod pipelines;
 mod queue;
 mod recovery;

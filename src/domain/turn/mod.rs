@@ -40,7 +40,7 @@ use crate::call::{Outcome, PlannedCall, ReplyStart, ReplyTurn};
 use crate::chat::{ModelRequest, Reply};
 use crate::context::assemble::{AssembledPrompt, ContextError, assemble};
 use crate::context::inputs::{Inputs, ShownEvent};
-use crate::context::ledger::PromptLedger;
+use crate::context::ledger::{PromptLedger, Row};
 use crate::context::record::{LedgerWrite, RecordWriter};
 use crate::context::sight;
 use crate::job::ErrorCode;
@@ -262,13 +262,31 @@ impl Turn {
 
     /// Returns the bytes of the prompt that the model is answering; 0 in other phases.
     pub fn prompt_bytes(&self) -> usize {
+        self.awaited_reply().map_or(0, |asking| asking.ledger.used)
+    }
+
+    /// Returns the parts of the prompt that the model is answering; none in other phases.
+    pub fn prompt_rows(&self) -> &[Row] {
+        self.awaited_reply().map_or(&[], |asking| &asking.ledger.rows)
+    }
+
+    /// Returns whether the prompt that the model is answering continues the last one of its session; `None` for a first
+    /// prompt, and where the layout has no stable prefix.
+    pub fn keeps_prefix(&self) -> Option<bool> {
+        let now = self.awaited_reply()?.prefix.as_ref()?;
+        let state = &self.input.state;
+        let before = state.prefixes.get(&state.goals.active_id())?;
+        Some(now.continues(before))
+    }
+
+    fn awaited_reply(&self) -> Option<&AwaitedReply> {
         match &self.phase {
-            TurnPhase::Asking(asking) => asking.ledger.used,
+            TurnPhase::Asking(asking) => Some(asking),
             TurnPhase::Gathering
             | TurnPhase::Recording(_)
             | TurnPhase::Calling(_)
             | TurnPhase::Settling(_)
-            | TurnPhase::Decided => 0,
+            | TurnPhase::Decided => None,
         }
     }
 

@@ -27,7 +27,14 @@ pub(super) fn routes() -> Vec<Route> {
             .with_refusals(&[503]),
         route("get", "/metrics", RouteAccess::Operator, health::metrics)
             .with_summary("metrics", "Counters and histograms for Prometheus.")
-            .with_media_answer(200, "OpenMetrics text.", vec![("application/openmetrics-text", schema_of::<String>())]),
+            .with_media_answer(
+                200,
+                "Text for Prometheus, or OpenMetrics where `Accept` asks for that.",
+                vec![
+                    ("text/plain", schema_of::<String>()),
+                    ("application/openmetrics-text", schema_of::<String>()),
+                ],
+            ),
         route("get", "/.well-known/did.json", RouteAccess::Public, catalog::did_document)
             .with_summary("did", "The venue's identity.")
             .with_answer(200, "A DID document.", schema_of::<DidView>()),

@@ -16,19 +16,29 @@ use super::layers::{ConfigErrors, ConfigLayers, ENDPOINTS, LayerEntry};
 use super::mask::error_value;
 use super::settings::{
     AuthMode, BusConfig, BusUrl, CatalogConfig, Config, EndpointConfig, GrantsConfig, HttpClientConfig, HttpConfig,
-    LogConfig, LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig,
+    LogConfig, LogFormat, MetricsConfig, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig,
+    WorkerConfig,
 };
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
+use crate::domain::ids::AgentId;
 use crate::domain::limits::{APPROVAL_TIME_MAX, MODEL_CALL_MAX};
 use crate::domain::rate::RateLimit;
 use crate::domain::retention::RetentionRules;
 use crate::domain::shard::Shards;
 use crate::domain::visible::{check_line, is_unseen};
 use std::path::{Path, PathBuf};
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
 use tracing::level_filters::LevelFilter;
 use values::{duration, number, parse, path};
+
+/// Most agents with metrics of their own.
+const METRICS_AGENTS_MAX: usize = 50;
+const METRICS_AGENTS_RULE: &str = "at most 50 names of agents with commas between such as `triage, refunds`";
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Most turns of one worker at the same time: one that waits for its model takes about 50 KB.
@@ -88,6 +98,7 @@ pub(super) fn config(mut layers: ConfigLayers) -> Result<Config, ConfigErrors> {
             name: parse(l, "venue.name", VENUE_NAME_RULE, shown_name),
             adopt: l.entry("venue.adopt").value.as_bool().unwrap_or_default(),
         },
+        metrics: MetricsConfig { agents: parse(l, "metrics.agents", METRICS_AGENTS_RULE, listed_agents) },
         log: LogConfig {
             format: parse(l, "log.format", "`text` or `json`", |text| match text {
                 "text" => Some(LogFormat::Text),
@@ -155,6 +166,14 @@ fn catalog(l: &mut ConfigLayers) -> CatalogConfig {
         refuse_path(l, "catalog.tools", &format!("a file or a folder of tools, and `{}` is neither", path.display()));
     }
     CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default(), tools }
+}
+
+/// Returns the agents that have metrics of their own; `None` if one has no legal name, or if they are too many.
+fn listed_agents(text: &str) -> Option<BTreeSet<String>> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let names: Option<BTreeSet<String>> =
+        names.map(|name| Some(AgentId::new(name).ok()?.as_str().to_owned())).collect();
+    names.filter(|names| names.len() <= METRICS_AGENTS_MAX)
 }
 
 fn grants(l: &mut ConfigLayers) -> GrantsConfig {

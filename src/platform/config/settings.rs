@@ -17,7 +17,7 @@ use crate::domain::shard::Shards;
 use crate::domain::token::TokenSubject;
 use crate::domain::webhook::WebhookName;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     time::Duration,
@@ -62,6 +62,8 @@ pub struct Config {
     pub venue: VenueConfig,
     /// Settings under `log.*`.
     pub log: LogConfig,
+    /// Settings under `metrics.*`.
+    pub metrics: MetricsConfig,
     /// Settings under `retry.*`, for model providers.
     pub retry: RetryConfig,
     /// Settings under `retention.*`.
@@ -437,6 +439,13 @@ pub struct VenueConfig {
     pub name: String,
     /// Whether a start takes over a queue that belongs to another store, and renames the store.
     pub adopt: bool,
+}
+
+/// Settings of metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MetricsConfig {
+    /// Names of the agents that have metrics of their own.
+    pub agents: BTreeSet<String>,
 }
 
 /// Settings of log lines.

@@ -1,8 +1,16 @@
 //! The metrics of `/metrics`.
 
+mod backends;
+mod models;
+mod work;
+
+pub use backends::BackendMetrics;
+pub use models::ModelMetrics;
+pub use work::{AgentMetrics, WorkMetrics};
+
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::text::encode,
+    encoding::{prometheus_text, text},
     metrics::{
         counter::Counter,
         family::Family,
@@ -11,11 +19,15 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// One label with its value.
 pub type Label = (&'static str, &'static str);
+
+/// One label with a value that is known at run time. Whoever makes one bounds how many there are.
+pub type OwnedLabel = (&'static str, String);
 
 /// All metrics of a process. Counters are shared: clone an `Arc` of it.
 #[derive(Debug)]
@@ -61,8 +73,8 @@ pub struct Metrics {
     pub settings_found: Counter,
     /// Steady time of the last measurement of `work`.
     pub work_measured: Mutex<Option<Duration>>,
-    /// Percentage of its memory or disk limit that the store uses; 0 without a limit.
-    pub store_fill: Gauge,
+    /// Part of its memory or disk limit that the store uses, 0 to 1; 0 without a limit.
+    pub store_fill: Gauge<f64, AtomicU64>,
     /// Seconds that this machine's clock is ahead, by `of`: `store` or `queue`.
     pub clock_ahead_seconds: Family<[Label; 1], Gauge<f64, AtomicU64>>,
     /// 1 while this machine's clock is too far from the store's for a worker here to begin work.
@@ -73,6 +85,14 @@ pub struct Metrics {
     pub turn_seconds: Histogram,
     /// Seconds of the commit call.
     pub commit_seconds: Histogram,
+    /// Use of models.
+    pub models: ModelMetrics,
+    /// Jobs, waits, retries, sweeps and prompts.
+    pub progress: WorkMetrics,
+    /// Latencies of store and bus.
+    pub backends: BackendMetrics,
+    /// Metrics of the agents in `metrics.agents`.
+    pub agents: AgentMetrics,
 }
 
 impl Default for Metrics {
@@ -82,8 +102,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Returns metrics that are all at zero.
+    /// Returns metrics that are all at zero, without any by agent.
     pub fn new() -> Self {
+        Self::for_agents(BTreeSet::new())
+    }
+
+    /// Returns metrics that are all at zero; the listed agents have some of their own.
+    pub fn for_agents(listed: BTreeSet<String>) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("trellis"),
             events_admitted: Family::default(),
@@ -113,6 +138,10 @@ impl Metrics {
             // 10 ms (a scripted model) to 11 min (many tool calls); 1 ms to 4 s (a slow disk).
             turn_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 17)),
             commit_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 13)),
+            models: ModelMetrics::default(),
+            progress: WorkMetrics::default(),
+            backends: BackendMetrics::default(),
+            agents: AgentMetrics::new(listed),
         };
         metrics.register();
         metrics
@@ -148,7 +177,11 @@ impl Metrics {
         );
         self.register_work();
         let r = &mut self.registry;
-        r.register("store_fill_percent", "how full the store is, of its limit; 0 without one", self.store_fill.clone());
+        r.register(
+            "store_fill_ratio",
+            "how full the store is, of its limit, 0 to 1; 0 without one",
+            self.store_fill.clone(),
+        );
         let ahead = self.clock_ahead_seconds.clone();
         r.register("clock_ahead_seconds", "seconds that this machine's clock is ahead, negative behind", ahead);
         r.register(
@@ -159,6 +192,10 @@ impl Metrics {
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
         r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());
+        self.models.register(r);
+        self.progress.register(r);
+        self.backends.register(r);
+        self.agents.register(r);
     }
 
     fn register_work(&mut self) {
@@ -210,11 +247,18 @@ impl Metrics {
         self.outcomes_unknown.get_or_create(&[("of", of)]).inc();
     }
 
-    /// Returns the body of `/metrics`, in the `OpenMetrics` text format.
+    /// Returns the body of `/metrics`, in the classic text format 0.0.4.
     pub fn encode(&self) -> String {
-        let mut text = String::new();
-        encode(&mut text, &self.registry).expect("writing to a string can't fail");
-        text
+        let mut body = String::new();
+        prometheus_text::encode(&mut body, &self.registry).expect("writing to a string can't fail");
+        body
+    }
+
+    /// Returns the body of `/metrics`, in the `OpenMetrics` text format.
+    pub fn encode_openmetrics(&self) -> String {
+        let mut body = String::new();
+        text::encode(&mut body, &self.registry).expect("writing to a string can't fail");
+        body
     }
 }
 
@@ -251,9 +295,11 @@ mod tests {
             "trellis_slots_busy 1",
             "trellis_turns_committed_total 0",
             "trellis_commit_seconds_bucket{le=\"0.004\"} 1",
-            "# EOF",
         ] {
-            assert!(text.lines().any(|got| got == line), "no `{line}` in\n{text}");
+            for text in [&text, &metrics.encode_openmetrics()] {
+                assert!(text.lines().any(|got| got == line), "no `{line}` in\n{text}");
+            }
         }
+        assert!(!text.contains("# EOF") && metrics.encode_openmetrics().ends_with("# EOF\n"));
     }
 }

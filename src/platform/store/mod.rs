@@ -28,6 +28,7 @@ pub mod journaled;
 pub mod keys;
 mod large;
 mod layer;
+pub mod measured;
 mod outcomes;
 pub mod patient;
 pub mod policies;

@@ -80,6 +80,7 @@ pub(crate) async fn commit(
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
             CommitOutcome::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
+                worker.venue.metrics.agents.count_turn(leased.lease.session.agent.as_str());
                 worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
                 unknown_outcomes::count_outcomes(&worker.venue.metrics, &commit);
                 told.entries.extend_from_slice(next.wakes());
@@ -102,6 +103,7 @@ pub(crate) async fn commit(
             }
             CommitOutcome::Conflict(conflicts) => {
                 worker.venue.metrics.commit_conflicts.inc();
+                worker.venue.metrics.progress.count_retry("conflict");
                 tracing::debug!(session = %leased.lease.session, ?conflicts, "documents changed; applying again");
                 if conflicts.iter().any(|conflict| conflict.key == keys::POLICY) {
                     policy = recheck_authority(worker, turn_base, agent, turn, &mut decision).await?;

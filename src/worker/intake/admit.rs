@@ -45,7 +45,11 @@ pub(super) async fn admit_and_run(
     let metrics = &worker.venue.metrics;
     match answer.intake {
         Intake::Nothing | Intake::ReplaceRunning => {}
-        Intake::New => metrics.count_admitted(kind, "new"),
+        Intake::New => {
+            metrics.count_admitted(kind, "new");
+            let wait = worker.venue.now().elapsed_since(delivery.published);
+            metrics.progress.queue_wait.observe(wait.as_secs_f64());
+        }
         Intake::Duplicate => {
             metrics.count_admitted(kind, "duplicate");
             answer_duplicate(worker, delivery, &admit).await;

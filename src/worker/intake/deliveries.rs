@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Handles one delivery to its end, in the slot of its owner if it has one.
 pub(super) async fn handle(worker: &Arc<Worker>, delivery: Delivery, slot: Option<AdmissionSlot>) {
     tracing::debug!(target: stage::TARGET, agent = %delivery.agent, stage = Stage::Arrive.as_str());
+    if delivery.delivered > 1 {
+        worker.venue.metrics.progress.count_retry("redelivery");
+    }
     let Some(slot) = slot else {
         handle_kind(worker, delivery, None).await;
         // A slot may have become free meanwhile, before this session was remembered.

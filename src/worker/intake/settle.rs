@@ -18,8 +18,12 @@ pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Acknowledge>, end: 
             let settle = Arc::clone(settle);
             worker.shutdown.spawn_turn("acknowledgement", async move { settle.ack().await });
         }
-        SessionEnd::LeaseLost => settle.nak(REDELIVERY_DELAY).await,
+        SessionEnd::LeaseLost => {
+            worker.venue.metrics.progress.count_retry("lease");
+            settle.nak(REDELIVERY_DELAY).await;
+        }
         SessionEnd::Failed(error) => {
+            worker.venue.metrics.progress.count_retry("store");
             tracing::warn!(%error, "session given up for now");
             settle.nak(pause(&error)).await;
         }

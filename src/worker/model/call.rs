@@ -37,7 +37,10 @@ pub(crate) async fn model(
     let (pieces, texts) = LiveText::with_meter(Arc::clone(meter));
     let call = async {
         meter.mark(CallStage::Asked);
+        let began = worker.venue.clock.steady();
         let answer = worker.model.complete(request, &secrets, &pieces).await;
+        let took = worker.venue.clock.steady().saturating_sub(began);
+        worker.venue.metrics.models.seconds.observe(took.as_secs_f64());
         drop(pieces);
         answer
     };
@@ -74,6 +77,9 @@ pub(crate) async fn model(
             let wait = retry_pause(worker, leased, retry, job, retry_after);
             let until = retry_after.filter(|_| wait.is_none()).map(|asked| worker.venue.now().plus(asked).rfc3339());
             let until = until.map(|until| format!("; it asks not to be called before {until}")).unwrap_or_default();
+            if wait.is_some() {
+                worker.venue.metrics.progress.count_retry("model");
+            }
             leased.pause = wait;
             ModelFailure::Transient { reason: format!("{error}{until}"), exhausted: wait.is_none() }
         }

@@ -126,6 +126,9 @@ pub(crate) async fn call_model(
     }
     let charge = charge(&observed, &meter, prompt, ratio);
     let spent = charge.map_or_else(ModelUse::default, |charge| ModelUse::of_charge(charge, price));
+    worker.venue.metrics.models.record_use(&request.model.provider, &request.model.name, &spent);
+    let agent = turn_input.session.agent.as_str();
+    worker.venue.metrics.agents.record_use(agent, spent.input.saturating_add(spent.output), spent.nano);
     let used = charge.map(|charge| charge.usage);
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
     let counting = async {

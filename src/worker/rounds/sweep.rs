@@ -46,7 +46,12 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 
 async fn sweeps(worker: &Arc<Worker>) {
     let stop = worker.shutdown.stop_token().clone();
+    let clock = &worker.venue.clock;
+    let mut planned = clock.steady();
     loop {
+        let lag = clock.steady().saturating_sub(planned);
+        worker.venue.metrics.progress.sweep_lag.set(lag.as_secs_f64());
+        planned = clock.steady();
         let soon = match sweep_shards(worker).await {
             Ok((true, _)) if !stop.is_cancelled() => continue,
             // Where the queue keeps timers it delivers each to one worker; the sweep would fire it at the same moment.
@@ -57,6 +62,7 @@ async fn sweeps(worker: &Arc<Worker>) {
                 SweepTimes::new()
             }
         };
+        planned = clock.steady() + worker.options.sweep;
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -109,6 +115,7 @@ async fn sweep_shards(worker: &Arc<Worker>) -> Result<(bool, SweepTimes), StoreE
     worker.set_share(due.share);
     let (began, mut soon) = (venue.clock.steady(), SweepTimes::new());
     let (now, later): (Vec<_>, Vec<_>) = due.owners.into_iter().partition(|(_, wait)| wait.is_zero());
+    worker.venue.metrics.progress.owners_due.set(i64::try_from(now.len()).unwrap_or(i64::MAX));
     soon.extend(later.into_iter().map(|(owner, wait)| (began + wait, owner)));
     // In turns: an owner with much to do delays the others by one look only.
     let mut turns: VecDeque<Owner> = now.into_iter().map(|(owner, _)| owner).collect();
@@ -130,8 +137,17 @@ async fn sweep_shards(worker: &Arc<Worker>) -> Result<(bool, SweepTimes), StoreE
             break;
         }
     }
-    worker.venue.metrics.sweeps.inc();
+    record_sweep(worker, began);
     Ok((more && moved, soon))
+}
+
+/// Records a sweep that began at this steady time, and the wait of the due sessions that it has named.
+fn record_sweep(worker: &Worker, began: Duration) {
+    let (metrics, now) = (&worker.venue.metrics, worker.venue.clock.steady());
+    metrics.sweeps.inc();
+    metrics.progress.sweep_seconds.observe(now.saturating_sub(began).as_secs_f64());
+    let silence = (worker.options.sweep * 3).max(REPEAT_DELAY * 3);
+    metrics.progress.due_oldest.set(worker.due_ages.forget_served(now, silence).as_secs_f64());
 }
 
 /// Result of a look at an owner.
@@ -188,6 +204,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<RemainingWor
     let is_full = worker.slots.is_full(owner);
     let items = if is_full { SESSIONS_WITHOUT_SLOT } else { ITEMS_PER_OWNER };
     let swept = venue.store.sweep(venue.now(), owner, REPEAT_DELAY, items).await?;
+    worker.due_ages.note_named(owner, &swept.due, venue.clock.steady());
     venue.relay(owner, &swept.outbox).await;
     let is_all = |count: usize| count < items as usize;
     let all_told = is_all(swept.due.len());

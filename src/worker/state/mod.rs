@@ -3,6 +3,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod cache;
+pub(crate) mod due_ages;
 pub(crate) mod operation_slots;
 pub(crate) mod origin_counts;
 pub(crate) mod outages;
@@ -29,6 +30,7 @@ use accounts::Payments;
 use cache::prompt_records::PromptRecordCache;
 use cache::records::RecordCache;
 use cache::sessions::SessionCache;
+use due_ages::DueAges;
 use operation_slots::OperationSlots;
 use origin_counts::OriginCounts;
 use outages::StoreFailures;
@@ -106,6 +108,8 @@ pub(crate) struct Worker {
     pub(crate) census: Arc<OwnerCensus>,
     /// Slots of this worker, and the sessions that wait for one.
     pub(crate) slots: Arc<SlotTable>,
+    /// Waits of the due sessions that sweeps named.
+    pub(crate) due_ages: DueAges,
     /// Slots for operations.
     pub(crate) operation_slots: OperationSlots,
     /// Sessions whose last runs ended with a store error.
@@ -144,6 +148,7 @@ impl Worker {
             relay,
             census,
             slots,
+            due_ages: DueAges::default(),
             operation_slots,
             store_failures: StoreFailures::default(),
             quarantine: Quarantine::default(),

@@ -56,6 +56,11 @@ impl Relay {
         (Self(sender), OutboundQueue(receiver))
     }
 
+    /// Returns the number of commits whose messages wait here.
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.max_capacity().saturating_sub(self.0.capacity())
+    }
+
     /// Queues the messages of a commit for publication.
     pub(crate) async fn enqueue(&self, owner: &Owner, session: &SessionKey, told: CommitMessages) {
         if told.messages.is_empty() && told.entries.is_empty() && !told.has_notifications {

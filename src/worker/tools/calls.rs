@@ -206,6 +206,9 @@ impl CallRound<'_> {
             }
         };
         self.worker.venue.metrics.count_tool_call(outcome.outcome.as_str());
+        if outcome.outcome == Outcome::Denied {
+            self.worker.venue.metrics.progress.count_denial("tool");
+        }
         let outcome = if outcome.outcome == Outcome::Ok {
             outcome
         } else {

@@ -21,6 +21,10 @@ async fn the_venue_reports_its_identity_and_health() {
     assert_eq!(server.get("/livez").await.body(200), json!({"status": "live"}));
     assert_eq!(server.get("/readyz").await.body(200), json!({"status": "ready"}));
     let metrics = server.get("/metrics").await;
+    assert_eq!(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    assert!(metrics.body.as_str().unwrap().contains("# TYPE trellis_turns_committed_total counter\n"));
+    let asked = [("accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")];
+    let metrics = server.send(Method::GET, "/metrics", &asked, "").await;
     assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
     assert!(metrics.body.as_str().unwrap().ends_with("# EOF\n"));
     assert_eq!(server.get("/api/v1/openapi.json").await.body(200)["openapi"], "3.1.0");

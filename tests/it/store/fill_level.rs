@@ -99,7 +99,7 @@ async fn new_work_stops_at_four_fifths_of_the_memory_of_redis() {
     }
     let run = json!({"operation": "v/ops/lattice/append", "input": {"path": "w/log", "value": 1}});
     assert_eq!(api.post("/api/v1/run", run).await.status, 200, "what makes no job is done");
-    assert!(venue.venue.metrics.encode().contains("trellis_store_fill_percent"));
+    assert!(venue.venue.metrics.encode().contains("trellis_store_fill_ratio"));
     let found = doctor::examine(&venue.venue).await.unwrap();
     assert!(found.advice(true).iter().any(|line| line.starts_with("redis memory is `")), "{:?}", found.advice(true));
 

@@ -27,6 +27,7 @@ mod receive;
 mod reconnect;
 mod replicas;
 mod report;
+mod service;
 mod streams;
 mod witness;
 
@@ -51,6 +52,7 @@ pub use options::NatsOptions;
 use options::TIMEOUT;
 use out_batches::OutMessage;
 use parking_lot::{Mutex, RwLock};
+pub use service::{ServiceDescription, ServiceStatus, ServiceStatusSource};
 use std::{
     error::Error,
     sync::{
@@ -155,6 +157,38 @@ impl NatsBus {
             tracing::warn!("NATS at `{}`: not everything was sent before closing: {error}", self.name);
         }
         let _ = tokio::time::timeout(TIMEOUT, client.drain()).await;
+    }
+
+    /// Publishes a message; one that is stored is acknowledged by the server before this returns.
+    async fn publish_message(&self, message: &BusMessage) -> Result<(), BusError> {
+        let line = self.connected_line().await?;
+        let headers = header_map(message).map_err(|error| self.refused_error(error.to_string()))?;
+        let body = match subject::worker_body(self.prefix(), message) {
+            Some(body) => serde_json::to_vec(&body),
+            None => serde_json::to_vec(&message.body),
+        };
+        let body = body.map_err(|error| self.refused_error(error.to_string()))?.into();
+        let subject = self.subject(&message.to);
+        match message.to {
+            MessageAddress::In { .. } | MessageAddress::Event { .. } => {
+                self.publish_stored(subject, headers, body, false).await
+            }
+            MessageAddress::Out { .. } => self.publish_out(OutMessage { subject, headers, body }).await,
+            MessageAddress::Job { .. } => self.publish_stored(subject, headers, body, true).await,
+            MessageAddress::Reply(_) => {
+                let sent = line.client.publish_with_headers(subject, headers, body).await;
+                sent.map_err(|error| match error.kind() {
+                    PlainErrorKind::MaxPayloadExceeded => {
+                        let reason = "it exceeds the server's `max_payload`".to_owned();
+                        BusError::TooLarge { bus: self.name.clone(), reason }
+                    }
+                    _ => self.refused_error(error_chain(&error)),
+                })?;
+                let flushed = tokio::time::timeout(TIMEOUT, line.client.flush()).await;
+                let flushed = flushed.map_err(|error| self.unavailable(&error))?;
+                flushed.map_err(|error| self.unavailable(&error))
+            }
+        }
     }
 
     fn is_closed(&self) -> bool {
@@ -268,34 +302,10 @@ impl Bus for NatsBus {
     }
 
     async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {
-        let line = self.connected_line().await?;
-        let headers = header_map(message).map_err(|error| self.refused_error(error.to_string()))?;
-        let body = match subject::worker_body(self.prefix(), message) {
-            Some(body) => serde_json::to_vec(&body),
-            None => serde_json::to_vec(&message.body),
-        };
-        let body = body.map_err(|error| self.refused_error(error.to_string()))?.into();
-        let subject = self.subject(&message.to);
-        match message.to {
-            MessageAddress::In { .. } | MessageAddress::Event { .. } => {
-                self.publish_stored(subject, headers, body, false).await
-            }
-            MessageAddress::Out { .. } => self.publish_out(OutMessage { subject, headers, body }).await,
-            MessageAddress::Job { .. } => self.publish_stored(subject, headers, body, true).await,
-            MessageAddress::Reply(_) => {
-                let sent = line.client.publish_with_headers(subject, headers, body).await;
-                sent.map_err(|error| match error.kind() {
-                    PlainErrorKind::MaxPayloadExceeded => {
-                        let reason = "it exceeds the server's `max_payload`".to_owned();
-                        BusError::TooLarge { bus: self.name.clone(), reason }
-                    }
-                    _ => self.refused_error(error_chain(&error)),
-                })?;
-                let flushed = tokio::time::timeout(TIMEOUT, line.client.flush()).await;
-                let flushed = flushed.map_err(|error| self.unavailable(&error))?;
-                flushed.map_err(|error| self.unavailable(&error))
-            }
-        }
+        let began = Instant::now();
+        let sent = self.publish_message(message).await;
+        self.options.metrics.backends.record_bus_call("publish", began.elapsed(), sent.is_err());
+        sent
     }
 
     fn has_outside_listeners(&self, _to: &MessageAddress) -> bool {

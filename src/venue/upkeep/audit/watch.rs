@@ -25,6 +25,7 @@ use crate::domain::time::Millis;
 use crate::process::pace::Pace;
 use crate::store::{Doc, EventKind, SessionFacts, StoreError, keys};
 use crate::venue::agents::sessions;
+use crate::venue::approvals::{self, OpenApprovals};
 use crate::venue::upkeep::owner_scan::PacedOwnerScan;
 use crate::venue::{Venue, is_reserved};
 use crate::view::audit::RepairView;
@@ -68,6 +69,8 @@ struct OwnerWatch {
     moving: HashMap<JobId, Millis>,
     /// The session after which the next look continues.
     after: Option<SessionKey>,
+    /// Its open approvals at the last look: a session that waits for one has an open job.
+    approvals: OpenApprovals,
 }
 
 /// The audit by one process.
@@ -120,7 +123,18 @@ impl AuditWatch {
         // Known owners come first, because new ones may be many.
         self.check_owners(venue, |open| open.looked.is_some(), repaired).await?;
         self.scan_owners(venue, share).await?;
-        self.check_owners(venue, |open| open.looked.is_none(), repaired).await
+        self.check_owners(venue, |open| open.looked.is_none(), repaired).await?;
+        self.record_approvals(venue);
+        Ok(())
+    }
+
+    /// Sets the metrics of open approvals to the sums over the owners with open jobs.
+    fn record_approvals(&self, venue: &Venue) {
+        let count: usize = self.open.values().map(|open| open.approvals.count).sum();
+        let oldest = self.open.values().filter_map(|open| open.approvals.oldest).min();
+        let age = oldest.map_or(Duration::ZERO, |oldest| venue.now().elapsed_since(oldest));
+        venue.metrics.progress.approvals_open.set(i64::try_from(count).unwrap_or(i64::MAX));
+        venue.metrics.progress.approvals_oldest.set(age.as_secs_f64());
     }
 
     /// Checks some of the owners with open or new jobs, in turn.
@@ -192,7 +206,9 @@ impl AuditWatch {
         if let Some((found, did)) = repair_policy(venue, owner).await? {
             tracing::warn!(%owner, "{found}; {did}");
         }
+        let approvals = approvals::count_open(venue, owner).await?;
         let open = self.open.entry(owner.clone()).or_default();
+        open.approvals = approvals;
         let keeps = open.keeps.take();
         let any_new = open.refresh(venue, owner, now).await?;
         if open.jobs.is_empty() && !any_new {
