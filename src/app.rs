@@ -91,7 +91,10 @@ impl App {
             .with_resources(resource_kinds::open_kinds(config)?)
             .with_mcp(mcp_servers::open_servers(config, role, &http_policy(config))?)
             .with_webhooks(webhooks_of(config, role)?)
-            .with_a2a(a2a_agents::open_agents(config, &http_policy(config))?);
+            .with_a2a(
+                a2a_agents::open_agents(config, &http_policy(config))
+                    .map_err(|(name, problem)| AppError::A2aAgent { name, problem })?,
+            );
         if let (Some(tools), Role::Up | Role::Serve | Role::Worker) = (&config.catalog.tools, role) {
             declared::publish_files(&catalog, tools, clock.now()).map_err(AppError::Tools)?;
         }
@@ -193,7 +196,8 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
 /// Returns the webhooks of the venue for roles that send to them or show them; others need no secrets.
 fn webhooks_of(config: &Config, role: Role) -> Result<Vec<VenueWebhook>, AppError> {
     match role {
-        Role::Up | Role::Serve | Role::Worker => webhooks::open_webhooks(config, &http_policy(config)),
+        Role::Up | Role::Serve | Role::Worker => webhooks::open_webhooks(config, &http_policy(config))
+            .map_err(|(name, problem)| AppError::Webhook { name, problem }),
         Role::Command | Role::Doctor => Ok(Vec::new()),
     }
 }

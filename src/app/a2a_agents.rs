@@ -1,7 +1,7 @@
 //! Agents elsewhere that the configuration names.
 
-use super::AppError;
 use crate::config::{Config, VenueA2aAgent};
+use crate::domain::mcp::name::ServerName;
 use crate::domain::secret::{PlainSecret, ValueError};
 use crate::venue::a2a_client::{A2aAgents, A2aCredential, A2aEndpoint, A2aEndpointError, VenueRemoteAgent};
 use crate::venue::outbound::HttpPolicy;
@@ -30,11 +30,9 @@ pub enum A2aAgentProblem {
 }
 
 /// Makes the agents elsewhere that the configuration names; `policy` has the limits of all calls to other hosts.
-pub(super) fn open_agents(config: &Config, policy: &HttpPolicy) -> Result<A2aAgents, AppError> {
-    let opened = config.a2a.agents.iter().map(|given| {
-        let name = given.agent.name.clone();
-        open_agent(given, policy).map_err(|problem| AppError::A2aAgent { name, problem })
-    });
+pub(super) fn open_agents(config: &Config, policy: &HttpPolicy) -> Result<A2aAgents, (ServerName, A2aAgentProblem)> {
+    let all = config.a2a.agents.iter();
+    let opened = all.map(|given| open_agent(given, policy).map_err(|problem| (given.agent.name.clone(), problem)));
     Ok(A2aAgents::new(opened.collect::<Result<Vec<_>, _>>()?))
 }
 

@@ -1,10 +1,10 @@
 //! Webhooks that the configuration names.
 
-use super::AppError;
 use crate::config::url::{CallableUrlError, parse_callable};
 use crate::config::{Config, WebhookConfig};
 use crate::domain::hosts::HostRuleError;
 use crate::domain::notification::signature::{WebhookKey, WebhookKeyError};
+use crate::domain::webhook::WebhookName;
 use crate::venue::outbound::HttpPolicy;
 use crate::venue::outbound::webhook::VenueWebhook;
 use zeroize::Zeroizing;
@@ -35,12 +35,12 @@ pub enum WebhookProblem {
 }
 
 /// Makes the webhooks that the configuration names; `policy` has the limits of all calls to other hosts.
-pub(super) fn open_webhooks(config: &Config, policy: &HttpPolicy) -> Result<Vec<VenueWebhook>, AppError> {
-    let opened =
-        config.notifications.webhooks.iter().map(|given| {
-            open(given, policy).map_err(|problem| AppError::Webhook { name: given.name.clone(), problem })
-        });
-    opened.collect()
+pub(super) fn open_webhooks(
+    config: &Config,
+    policy: &HttpPolicy,
+) -> Result<Vec<VenueWebhook>, (WebhookName, WebhookProblem)> {
+    let all = config.notifications.webhooks.iter();
+    all.map(|given| open(given, policy).map_err(|problem| (given.name.clone(), problem))).collect()
 }
 
 fn open(given: &WebhookConfig, policy: &HttpPolicy) -> Result<VenueWebhook, WebhookProblem> {

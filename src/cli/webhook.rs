@@ -15,12 +15,13 @@ use serde_json::json;
 pub(crate) enum WebhookCommand {
     /// Send notifications to a webhook, signed by a secret; one of the same name is replaced
     #[command(
-        after_help = "Examples:\n  echo whsec_$(openssl rand -base64 32) | trellis secret set HOOK\n  trellis webhook set phone https://hooks.example.com/x --secret s/HOOK\n  trellis webhook set ops https://ops.example.com/ --secret s/HOOK --kind job-dead --kind cap-reached"
+        after_help = "Examples:\n  echo whsec_$(head -c 32 /dev/urandom | base64) | trellis secret set HOOK\n  trellis webhook set phone https://hooks.example.com/x --secret s/HOOK\n  trellis webhook set ops https://ops.example.com/ --secret s/HOOK --kind job-dead --kind cap-reached"
     )]
     Set {
         /// 1 to 32 letters, digits and `-`
         name: String,
         /// Where they are posted
+        #[arg(id = "address", value_name = "URL")]
         url: String,
         /// Secret with `whsec_` and the key in base64 as its value
         #[arg(long, value_name = "s/NAME")]

@@ -345,12 +345,14 @@ impl AgentConfig {
         Ok(config)
     }
 
-    /// Whether some of its tools need a person's approval.
+    /// Whether some of its tools, or of those of its pipeline's steps, need a person's approval.
     pub fn asks_people(&self) -> bool {
         let asks = |tool: &NamedTool| {
             !tool.approval.is_none() || tool.scopes.as_ref().is_some_and(|scopes| !scopes.approval().is_none())
         };
-        self.tools.iter().any(|entry| matches!(entry, ToolEntry::Named(tool) if asks(tool)))
+        let any =
+            |config: &Self| config.tools.iter().any(|entry| matches!(entry, ToolEntry::Named(tool) if asks(tool)));
+        any(self) || self.inline_agents().iter().any(|(_, inline)| any(inline))
     }
 
     /// Whether the agent uses Covia's paths of the catalogue, `v/ops/covia/…`.

@@ -136,6 +136,10 @@ impl InvokedOperation {
         match &self.taken {
             Some(taken) if now < taken.until => InvokedStep::Later(taken.until),
             Some(taken) if !may_be_repeated => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
+            // The last of the workers may have sent the message.
+            Some(taken) if self.begun >= limit && self.remote.as_ref().is_some_and(|remote| remote.is_in_doubt()) => {
+                InvokedStep::Over(unknown_outcome(op, &taken.worker))
+            }
             Some(_) if self.begun >= limit => InvokedStep::Over(JobResult::failure(
                 ErrorCode::Dead,
                 format!("`{op}` was begun by {} workers, and each of them died", self.begun),
@@ -201,6 +205,8 @@ pub fn job_of_session(session: &SessionKey) -> Option<JobId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::a2a::card::{RemoteBinding, RemoteInterface};
+    use crate::a2a::message::RemoteMessage;
 
     const T: Millis = Millis(1_000);
     const LEASE: Duration = Duration::from_millis(30);
@@ -253,6 +259,22 @@ mod tests {
             assert_eq!(due_or_error(&invoked, now, false), otherwise, "{invoked:?} at {now}");
         }
         assert!(once.is_claimed_by("a") && !once.is_claimed_by("b") && !invoked().is_claimed_by("a"));
+    }
+
+    #[test]
+    fn a_message_that_may_have_left_is_unknown_after_crashes() {
+        let interface = RemoteInterface { url: "https://h/a".into(), binding: RemoteBinding::JsonRpc, tenant: None };
+        let fresh = RemoteTask::new(interface, &RemoteMessage::default(), T);
+        let sending = RemoteTask { sending: Some(T), ..fresh.clone() };
+        let known = RemoteTask { task: Some("t".into()), ..sending.clone() };
+        for (remote, code) in [(fresh, ErrorCode::Dead), (sending, ErrorCode::OutcomeUnknown), (known, ErrorCode::Dead)]
+        {
+            let begun = InvokedOperation { remote: Some(Box::new(remote)), ..invoked() };
+            let once = begun.take(T, "w1", "a", LEASE);
+            assert_eq!(due_or_error(&once, 2_000, true), Ok(None), "{code:?}");
+            let twice = once.take(Millis(2_000), "w2", "b", LEASE);
+            assert_eq!(due_or_error(&twice, 3_000, true), Err(Some(code)));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod a2a;
 mod declared;
+mod http;
 mod mcp;
 mod notifications;
 pub mod pipeline;
@@ -14,6 +15,7 @@ pub use self::declared::{
     DECLARED_REFUSAL_BYTES, DECLARED_REQUEST_BYTES, DECLARED_STATUSES, DECLARED_URL_BYTES, IMPORTED_REFERENCES,
     IMPORTED_SCHEMAS, IMPORTED_TOOLS,
 };
+pub use self::http::*;
 pub use self::mcp::{
     MCP_CALL_SECONDS, MCP_CALL_SECONDS_RANGE, MCP_CURSOR_BYTES, MCP_ERROR_BYTES, MCP_FRESH, MCP_FRESH_RANGE,
     MCP_HEADER_BYTES, MCP_HEADERS, MCP_LIST_BYTES, MCP_LIST_PAGES, MCP_LIST_RETRY, MCP_LIST_TIME, MCP_LISTED_TOOLS,
@@ -481,22 +483,6 @@ pub const READ_WHOLE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Newest turns of a session in use that retention keeps at any age: its conversation.
 pub const TURNS_KEPT: u64 = 50;
-
-/// Bytes of a request's header, and of the buffered part of an answer: a chain of tokens fits four times.
-pub const HTTP_HEADER_BYTES: usize = 128 * 1024;
-
-/// Connections above the limit that are refused, or get an answer about health, at once; the oldest is closed for the
-/// next.
-pub const HTTP_REFUSALS: usize = 32;
-
-/// Longest time for a refusal, or for an answer about health.
-pub const HTTP_REFUSAL_TIME: Duration = Duration::from_secs(5);
-
-/// Time that the rest of an unwanted body is read before its connection is closed.
-pub const HTTP_DISCARD_TIME: Duration = Duration::from_secs(1);
-
-/// Time that a request waits for free memory; after it the answer is 503.
-pub const HTTP_ROOM_TIME: Duration = Duration::from_secs(10);
 
 /// Percentage of a store's memory above which no new work is accepted: accepted work needs room to end.
 pub const STORE_TIGHT_PERCENT: u64 = 80;

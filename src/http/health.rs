@@ -98,7 +98,7 @@ pub(super) async fn metrics(State(api): State<Api>, headers: HeaderMap) -> Respo
         tracing::debug!("what waits isn't counted: {error}");
     }
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let format = MetricsFormat::accepted(accepted.unwrap_or_default());
+    let format = MetricsFormat::choose(accepted.unwrap_or_default());
     let body = match format {
         MetricsFormat::Classic => api.venue.metrics.encode(),
         MetricsFormat::OpenMetrics => api.venue.metrics.encode_openmetrics(),

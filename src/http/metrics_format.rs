@@ -18,7 +18,7 @@ pub(super) enum MetricsFormat {
 
 impl MetricsFormat {
     /// Returns the format that a client accepts: `OpenMetrics` if its header names that and prefers nothing else.
-    pub(super) fn accepted(header: &str) -> Self {
+    pub(super) fn choose(header: &str) -> Self {
         let (mut open, mut plain) = (0, 0);
         for range in header.split(',').take(RANGES_MAX) {
             let mut parts = range.split(';').map(str::trim);
@@ -89,9 +89,9 @@ mod tests {
                 OpenMetrics,
             ),
         ] {
-            assert_eq!(MetricsFormat::accepted(header), expected, "{header}");
+            assert_eq!(MetricsFormat::choose(header), expected, "{header}");
         }
         let late = format!("{}application/openmetrics-text", "a/b,".repeat(RANGES_MAX));
-        assert_eq!(MetricsFormat::accepted(&late), Classic, "ranges beyond the bound are not read");
+        assert_eq!(MetricsFormat::choose(&late), Classic, "ranges beyond the bound are not read");
     }
 }

@@ -3,6 +3,7 @@
 
 use super::child::{self, call_id};
 use crate::domain::a2a::message::RemoteMessage;
+use crate::domain::a2a::shared::SharedAgentIds;
 use crate::domain::a2a::task::{OPERATION, RemoteCallPlan, RemoteTaskInput};
 use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject, sha256_hex};
 use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
@@ -46,7 +47,8 @@ impl RuntimeCall for RemoteAgentCall {
                  looks at the change with `trellis a2a agent {agent}` and approves it"
             )));
         }
-        let message = RemoteMessage::read(arguments).map_err(|error| OpError::Invalid(error.to_string()))?;
+        let message = RemoteMessage::read(self.read_ids(arguments, call)?)
+            .map_err(|error| OpError::Invalid(error.to_string()))?;
         let job = match &call.site {
             Site::Turn(site) => Box::pin(self.start_in_turn(call, site, message)).await?,
             Site::Api { key, .. } => Box::pin(self.start(call, key.as_ref(), message)).await?,
@@ -66,6 +68,27 @@ impl RuntimeCall for RemoteAgentCall {
 }
 
 impl RemoteAgentCall {
+    /// Returns the arguments with ids as the agent knows them. Of an agent that all owners share, an owner names only what
+    /// it has got itself.
+    fn read_ids(&self, mut arguments: Value, call: &Invocation<'_>) -> Result<Value, OpError> {
+        let RemoteCallPlan { agent, place, is_shared, .. } = &self.0;
+        if !is_shared {
+            return Ok(arguments);
+        }
+        let ids = SharedAgentIds { key: &call.venue.key, owner: &call.caller.owner, agent, place };
+        for key in ["task", "context"] {
+            let Some(shown) = arguments.get(key).and_then(Value::as_str) else { continue };
+            let Some(id) = ids.read(shown).map(str::to_owned) else {
+                return Err(OpError::Invalid(format!(
+                    "`{key}`: expected the `{key}Id` of an earlier result of this owner, as it was shown: all owners share \
+                     the A2A agent `{agent}`"
+                )));
+            };
+            arguments[key] = id.into();
+        }
+        Ok(arguments)
+    }
+
     /// Makes the head of the job, and the record by which workers run it.
     fn job(
         &self,

@@ -49,7 +49,7 @@ struct SetWebhook {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SigningSecret {
-    /// `s/NAME`
+    /// Path of the secret, `s/NAME`.
     #[serde(rename = "$secret")]
     path: String,
 }

@@ -21,7 +21,6 @@ use crate::domain::values::inject::trusted_arguments;
 use crate::store::{
     Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, Window, keys, steps,
 };
-use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
 use crate::venue::jobs::{self, ListPage};
@@ -29,6 +28,7 @@ use crate::venue::mcp;
 use crate::venue::notices;
 use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
+use crate::venue::{Venue, a2a_agents};
 use crate::view::approval::ApprovalView;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -423,7 +423,9 @@ async fn check(
         let catalog = match agents::get(venue, &caller.owner, agent).await? {
             Some((record, _)) => {
                 // This process may not have published the tools of the agent's servers.
-                Box::pin(mcp::prepare_preview(venue, &caller.owner, &record, std::slice::from_ref(operation))).await?;
+                let named = std::slice::from_ref(operation);
+                Box::pin(mcp::prepare_preview(venue, &caller.owner, &record, named)).await?;
+                Box::pin(a2a_agents::prepare_preview(venue, &caller.owner, &record, named)).await?;
                 let view = venue.catalog_of_agent(&caller.owner, agent);
                 declared::view_for_agent(venue, &caller.owner, view, &record.config).await?
             }

@@ -11,12 +11,14 @@ use crate::domain::context::record::period::Period;
 use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::lines;
+use crate::domain::pipeline_run::PipelineState;
 use crate::domain::resource::Ability;
 use crate::domain::session::TurnRecord;
 use crate::domain::timer::Timer;
 use crate::store::{DocWrite, Store, StoreError, corrupt, keys};
 use crate::venue::Venue;
-use crate::venue::agents;
+use crate::venue::agents::lifecycle::LifecycleError;
+use crate::venue::agents::{self, amend, sessions};
 use crate::venue::approvals;
 use crate::venue::ledger::fetch_parts;
 use crate::venue::timers;
@@ -27,6 +29,10 @@ use std::collections::{BTreeSet, HashSet};
 const RECORDS: usize = 200;
 /// Documents that one write changes.
 const WRITES: usize = 500;
+/// Sessions whose states are in memory at once.
+const STATES: usize = 20;
+/// Reason of a run whose values were erased.
+const RUN_ERASED: &str = "a namespace that this task may read or write was erased while it ran; submit it again";
 /// Text that replaces a job's input and output.
 const ERASED: &str = lines::ERASED.text();
 
@@ -83,6 +89,7 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
         if !found.jobs.is_empty() {
             delete_approvals(venue, owner, &found.jobs).await?;
         }
+        erase_runs(venue, owner, &agent, erasure).await?;
         // The records go last: after an interruption the turn is found again by its record.
         erased.turns += found.records.len();
         if !found.records.is_empty() {
@@ -136,6 +143,28 @@ async fn delete_timers(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Re
         timers::erase(venue, owner, timer).await?;
     }
     Ok(concerned.len())
+}
+
+/// Forgets the values of the pipelines' runs that had a grant on the namespace. A run that has not ended fails.
+async fn erase_runs(venue: &Venue, owner: &Owner, agent: &AgentId, erasure: Erasure<'_>) -> Result<(), StoreError> {
+    let is_concerned = |run: &PipelineState| erasure.concerns(&run.authority);
+    let mut pages = venue.store.all_sessions(owner, Some(agent)).page_size(STATES);
+    while let Some(page) = pages.next().await? {
+        for facts in &page {
+            if !sessions::state(facts).pipeline.is_some_and(|run| is_concerned(&run)) {
+                continue;
+            }
+            let erased = amend::erase_run(venue, owner, &facts.key, RUN_ERASED, is_concerned).await;
+            erased.map_err(|error| {
+                if let LifecycleError::Store(error) = error {
+                    error
+                } else {
+                    StoreError::Contended { what: format!("session `{}`", facts.key) }
+                }
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Turns of an agent under the namespace: their keys, their erased records that are still to be written, and their

@@ -20,7 +20,7 @@ pub struct NotificationView {
     pub kind: String,
     /// Time of the cause, in the form of RFC 3339.
     pub timestamp: String,
-    /// What it is about.
+    /// Agent, job and cause.
     pub data: NotificationDataView,
 }
 
@@ -204,7 +204,7 @@ pub struct WebhookDeletedView {
 pub struct WebhookTriedView {
     /// Whether the webhook has taken the notification: it has answered 200 to 299.
     pub taken: bool,
-    /// Why not.
+    /// Why the webhook has not taken it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Header `webhook-id` of the post.

@@ -22,8 +22,8 @@ use crate::domain::rate::RateWait;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
 use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, TaskRefusal, Turn, TurnInput};
-use crate::venue::a2a_agents;
 use crate::process::telemetry::Metrics;
+use crate::venue::a2a_agents;
 use crate::venue::context::begin_turn;
 use crate::venue::mcp;
 use crate::venue::operation::{CatalogView, dispatch};
@@ -216,6 +216,10 @@ fn count_prompt(metrics: &Metrics, turn: &Turn) {
 /// that its agent uses.
 async fn operations(worker: &Worker, leased: &LeasedSession, agent: &AgentRecord) -> Result<CatalogView, RunStop> {
     let (owner, id) = (&leased.lease.owner, &leased.lease.session.agent);
+    if agent.config.pipeline.is_some() && agent.config.tools.is_empty() {
+        // Its servers are those of its steps, whose turns ask them.
+        return Ok(worker.venue.catalog_of_agent(owner, id));
+    }
     Box::pin(mcp::prepare_turn(&worker.venue, owner, agent, &leased.run.state.tools)).await?;
     Box::pin(a2a_agents::prepare_turn(&worker.venue, owner, agent, &leased.run.state.tools)).await?;
     Ok(worker.venue.catalog_of_agent(owner, id))

@@ -47,6 +47,9 @@ async def main(url, prefix, workers):
         about = ping["metadata"]
         expect("ping", ping["type"] == "io.nats.micro.v1.ping_response" and ping["name"] == name, ping)
         expect("metadata", about["worker"] and about["build"] == ping["version"] and int(about["slots"]) > 0, ping)
+    # A request that names no place for the answer ends no service.
+    await client.publish(f"{prefix}.srv.status", b"")
+    await client.flush()
     status = json.loads((await client.request(f"{prefix}.srv.status", b"", timeout=LIMIT)).data)
     expect("status", status["slots"] > 0 and status["busy"] == 0, status)
     infos = await answers(client, f"$SRV.INFO.{name}", int(workers))
@@ -55,6 +58,7 @@ async def main(url, prefix, workers):
     stats = await answers(client, f"$SRV.STATS.{name}", int(workers))
     requests = sum(e["num_requests"] for one in stats for e in one["endpoints"])
     expect("requests", requests == 1, stats)
+    expect("restarted", {one["id"] for one in stats} == {ping["id"] for ping in pings}, stats)
     await client.close()
     print("ok")
 

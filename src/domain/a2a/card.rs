@@ -162,13 +162,13 @@ fn read_skill(value: &Value) -> Option<RemoteSkill> {
 
 /// Returns what is pinned of a card: all that says what the agent does, and where it is.
 pub fn pinned_part(card: &Value) -> Value {
-    without(card, &UNPINNED)
+    remove_keys(card, &UNPINNED)
 }
 
 /// Returns the bytes that signatures of a card may sign, in canonical form: the card without its signatures, and the same
 /// without empty values, which the protocol leaves out of the form that is signed.
 pub fn signed_payloads(card: &Value) -> Vec<Vec<u8>> {
-    let plain = without(card, &UNPINNED[..1]);
+    let plain = remove_keys(card, &UNPINNED[..1]);
     let clean = clean_empty(&plain).unwrap_or_else(|| Value::Object(Map::new()));
     let mut payloads = vec![canonical(&clean)];
     if clean != plain {
@@ -177,7 +177,7 @@ pub fn signed_payloads(card: &Value) -> Vec<Vec<u8>> {
     payloads
 }
 
-fn without(card: &Value, keys: &[&str]) -> Value {
+fn remove_keys(card: &Value, keys: &[&str]) -> Value {
     let Value::Object(map) = card else { return card.clone() };
     let kept = map.iter().filter(|(key, _)| !keys.contains(&key.as_str()));
     Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect())

@@ -73,7 +73,8 @@ impl RemoteFaultKind {
             -32_008 => Self::Extension,
             -32_009 => Self::Version,
             -32_700 | -32_602 | -32_600 => Self::Invalid,
-            -32_603 => Self::Internal,
+            // Codes that servers have for failures of their own may say that of a task that has begun.
+            -32_603 | -32_000 | -32_099..=-32_010 => Self::Internal,
             _ => Self::Refused,
         }
     }
@@ -101,7 +102,8 @@ impl RemoteFaultKind {
             429 | 503 => Self::Busy,
             400 | 413 | 422 => Self::Invalid,
             415 => Self::ContentType,
-            500..=599 => Self::Internal,
+            // 408: the server, or one before it, has waited too long for something.
+            408 | 500..=599 => Self::Internal,
             _ => Self::Refused,
         }
     }
@@ -254,6 +256,10 @@ mod tests {
         for (binding, status, body, kind, is_without_effect) in [
             (RemoteBinding::JsonRpc, 200, json!({"error": {"code": -32602, "message": "m"}}), Kind::Invalid, true),
             (RemoteBinding::JsonRpc, 200, json!({"error": {"code": -32603, "message": "m"}}), Kind::Internal, false),
+            (RemoteBinding::JsonRpc, 200, json!({"error": {"code": -32000, "message": "m"}}), Kind::Internal, false),
+            (RemoteBinding::JsonRpc, 200, json!({"error": {"code": -32050, "message": "m"}}), Kind::Internal, false),
+            (RemoteBinding::JsonRpc, 200, json!({"error": {"code": 7, "message": "m"}}), Kind::Refused, true),
+            (RemoteBinding::HttpJson, 408, json!({}), Kind::Internal, false),
             (RemoteBinding::JsonRpc, 401, json!({"error": {"code": -32000, "message": "m"}}), Kind::Login, true),
             (RemoteBinding::JsonRpc, 502, json!("gateway"), Kind::Internal, false),
             (RemoteBinding::HttpJson, 429, json!({"detail": "slow"}), Kind::Busy, true),

@@ -10,6 +10,7 @@
 //! | [`message`] | what a call may say, and the requests of both bindings |
 //! | [`fault`] | what an error of the protocol means, and what to do |
 //! | [`answer`] | what the caller gets of a task or a message |
+//! | [`shared`] | which ids of a shared agent an owner may name |
 //! | [`task`] | what is known of a task elsewhere, and the next step |
 
 pub mod answer;
@@ -19,4 +20,5 @@ pub mod message;
 pub mod name;
 pub mod pin;
 pub mod remote;
+pub mod shared;
 pub mod task;

@@ -44,7 +44,7 @@ pub struct CardChange {
 pub struct CardDifference {
     /// Key of the card.
     pub key: String,
-    /// Approved value.
+    /// Value that was approved.
     pub before: Value,
     /// Value as it is now.
     pub after: Value,

@@ -53,6 +53,8 @@ pub struct RemoteCallPlan {
     pub deadline: Option<u64>,
     /// Whether its card has changed since it was approved.
     pub has_changed: bool,
+    /// Whether all owners are one client to it.
+    pub is_shared: bool,
 }
 
 /// What is known of a task elsewhere. It is written before each step that can't be undone.

@@ -275,8 +275,6 @@ mod tests {
             with("a2a", json!({"skill": []})),
             with("a2a", json!({"skills": [{"id": "s"}]})),
             with("a2a", json!({"name": ""})),
-            with("a2aAgents", json!([{"name": "a"}])),
-            with("a2aAgents", json!([{"name": "a", "url": "https://h/", "timeout": 0}])),
         ] {
             assert!(!fits(&value), "the schema takes {value}");
             assert!(AgentConfig::parse(&value).is_err(), "the parser takes {value}");
@@ -284,10 +282,12 @@ mod tests {
     }
 
     #[test]
-    fn the_parser_refuses_pipelines_that_the_schema_refuses() {
+    fn the_parser_refuses_steps_and_agents_that_the_schema_refuses() {
         let model = json!({"provider": "scripted", "name": "echo"});
         let with = |key: &str, value: Value| json!({"model": model, key: value});
         for value in [
+            with("a2aAgents", json!([{"name": "a"}])),
+            with("a2aAgents", json!([{"name": "a", "url": "https://h/", "timeout": 0}])),
             with("kind", json!("image")),
             with("prompt", json!("On {{a}}")),
             with("inputSchema", json!("text")),

@@ -1,6 +1,7 @@
 //! Agents that are written inside of a pipeline, and the input of a task in the texts of its agent.
 
-use super::{AgentConfig, AgentRecord, AgentState, LoopKind, ToolEntry};
+use super::budget::ContextBudget;
+use super::{AgentConfig, AgentRecord, AgentState, CompletionRule, LoopKind, Retry, ToolEntry};
 use crate::decode::{self, DataError};
 use crate::lattice::value::type_name;
 use crate::limits::JOB_DEPTH;
@@ -44,11 +45,11 @@ pub(super) enum StepConfigError {
 
 impl AgentConfig {
     /// Reads the agents that are written inside of the pipeline of a configuration, and replaces each by its stored form.
-    /// Their servers become those of the configuration, under which they are approved.
+    /// Their servers and agents elsewhere become those of the configuration, under which they are approved.
     pub(super) fn normalise_steps(map: &mut Map<String, Value>) -> Result<(), DataError> {
         let Some(Value::Object(pipeline)) = map.get_mut("pipeline") else { return Ok(()) };
         let kind = pipeline.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut servers = Vec::new();
+        let (mut servers, mut remote_agents) = (Vec::new(), Vec::new());
         if let Some(Value::Array(steps)) = pipeline.get_mut("steps") {
             for (at, step) in steps.iter_mut().enumerate() {
                 let Some(inline) = step.get_mut("agent") else { continue };
@@ -59,24 +60,13 @@ impl AgentConfig {
                         "a step is published by its pipeline, which has `published` and `a2a`".to_owned(),
                     ));
                 }
-                for server in std::mem::take(&mut config.mcp) {
-                    let server = json!(server);
-                    if !servers.contains(&server) {
-                        servers.push(server);
-                    }
-                }
+                servers.extend(std::mem::take(&mut config.mcp).iter().map(|server| json!(server)));
+                remote_agents.extend(std::mem::take(&mut config.a2a_agents).iter().map(|agent| json!(agent)));
                 *inline = json!(config);
             }
         }
-        if !servers.is_empty() {
-            match map.entry("mcp").or_insert_with(|| json!([])) {
-                Value::Array(all) => {
-                    let new: Vec<_> = servers.into_iter().filter(|server| !all.contains(server)).collect();
-                    all.extend(new);
-                }
-                other => return Err(format!("`mcp`: expected a list, got {}", type_name(other)).into()),
-            }
-        }
+        add_peers(map, "mcp", servers)?;
+        add_peers(map, "a2aAgents", remote_agents)?;
         if map.get("model").is_some_and(|model| model["provider"] != PIPELINE_PROVIDER) {
             return Err("`model`: has no meaning in a pipeline, which asks no model; the agents of its steps have one"
                 .to_owned()
@@ -109,6 +99,11 @@ impl AgentConfig {
             ("prompt", self.prompt.is_some()),
             ("model.fallback", !self.model.fallback.is_empty()),
             ("limits.windDown", self.limits.wind_down),
+            ("limits.session", !self.limits.session.is_none()),
+            ("completion", self.completion != CompletionRule::default()),
+            ("contextBudget", self.context_budget != ContextBudget::default()),
+            ("retry", self.retry != Retry::default()),
+            ("defaultTools", self.default_tools),
             ("tools", !is_tool && !self.tools.is_empty()),
         ];
         if let Some((key, _)) = keys.into_iter().find(|(_, is_wrong)| *is_wrong) {
@@ -132,6 +127,7 @@ impl AgentConfig {
         for (at, config) in pipeline.inline_agents() {
             let Some(mut config) = decode::into_type::<Self>(config.clone()).ok() else { continue };
             config.mcp.clone_from(&self.mcp);
+            config.a2a_agents.clone_from(&self.a2a_agents);
             let place = format!("pipeline.steps[{at}].agent");
             let below = config.inline_agents();
             found.push((place.clone(), config));
@@ -171,18 +167,23 @@ impl AgentConfig {
 }
 
 impl AgentRecord {
-    /// Returns the agent of the step at a place of its pipeline, indices with `/` between them; `None` if there is no
-    /// such step. It has the same name, the same authority at most, and the same servers.
+    /// Returns the agent of the step at a place of its pipeline: indices with `/` between them, each with `:` and the
+    /// step's `stateKey` behind it. `None` if there is no such step. It has the same name, the same authority at most,
+    /// the same servers and the same agents elsewhere.
     #[must_use]
     pub fn as_step(&self, place: &str) -> Option<Self> {
         let mut config = None;
-        for index in place.split('/') {
+        for part in place.split('/') {
+            let (index, key) = part.split_once(':').map_or((part, None), |(index, key)| (index, Some(key)));
             let index: usize = index.parse().ok()?;
             let above: &AgentConfig = config.as_ref().unwrap_or(&self.config);
-            let inline = above.pipeline.as_ref()?.steps.get(index)?.agent.clone()?;
+            let step = above.pipeline.as_ref()?.steps.get(index)?;
+            // After a change of the manifest another step may stand there.
+            let inline = step.agent.clone().filter(|_| key.is_none_or(|key| key == step.state_key))?;
             config = Some(decode::into_type::<AgentConfig>(inline).ok()?);
         }
-        let config = AgentConfig { mcp: self.config.mcp.clone(), ..config? };
+        let (mcp, a2a_agents) = (self.config.mcp.clone(), self.config.a2a_agents.clone());
+        let config = AgentConfig { mcp, a2a_agents, ..config? };
         Some(Self { config, state: AgentState::default(), ..self.clone() })
     }
 
@@ -190,6 +191,24 @@ impl AgentRecord {
     pub fn with_task_input(mut self, values: &Map<String, Value>) -> Result<Self, StepTemplateError> {
         self.config.fill_task_input(values)?;
         Ok(self)
+    }
+}
+
+/// Adds what the steps of a pipeline reach to the list of its configuration, each once.
+fn add_peers(map: &mut Map<String, Value>, key: &str, new: Vec<Value>) -> Result<(), DataError> {
+    if new.is_empty() {
+        return Ok(());
+    }
+    match map.entry(key).or_insert_with(|| json!([])) {
+        Value::Array(all) => {
+            for peer in new {
+                if !all.contains(&peer) {
+                    all.push(peer);
+                }
+            }
+            Ok(())
+        }
+        other => Err(format!("`{key}`: expected a list, got {}", type_name(other)).into()),
     }
 }
 
@@ -248,19 +267,30 @@ mod tests {
             ["pipeline.steps[0].agent", "pipeline.steps[1].agent", "pipeline.steps[1].agent.pipeline.steps[0].agent"];
         assert_eq!(places, expected);
         let record = record(config);
-        for (place, expected) in [("0", Some("one")), ("1/0", Some("deep")), ("2", None), ("0/0", None), ("x", None)] {
+        for (place, expected) in [
+            ("0", Some("one")),
+            ("0:a", Some("one")),
+            ("0:b", None),
+            ("1:b/0:x", Some("deep")),
+            ("1/0", Some("deep")),
+            ("2", None),
+            ("0/0", None),
+            ("x", None),
+        ] {
             let found = record.as_step(place).map(|step| step.config.system_prompt);
             assert_eq!(found.as_deref(), expected, "{place}");
         }
     }
 
     #[test]
-    fn servers_of_steps_are_servers_of_the_pipeline() {
+    fn peers_of_steps_are_peers_of_the_pipeline() {
         let mut agent = inline("x");
         agent["mcp"] = json!([{"name": "a", "url": "https://h/"}]);
+        agent["a2aAgents"] = json!([{"name": "b", "url": "https://h/"}]);
         let config = config(&json!({"pipeline": {"kind": "sequential", "steps": [{"stateKey": "a", "agent": agent}]}}));
-        assert_eq!(config.mcp.len(), 1);
-        assert_eq!(record(config).as_step("0").unwrap().config.mcp.len(), 1);
+        assert_eq!((config.mcp.len(), config.a2a_agents.len()), (1, 1));
+        let step = record(config).as_step("0").unwrap().config;
+        assert_eq!((step.mcp.len(), step.a2a_agents.len()), (1, 1));
     }
 
     #[test]
@@ -276,6 +306,10 @@ mod tests {
             (with("model", json!({"provider": "openai", "name": "x"})), "`model`: has no meaning in a pipeline"),
             (with("tools", json!(["v/ops/lattice/read"])), "`tools`: has no meaning in a pipeline"),
             (with("limits", json!({"windDown": true})), "`limits.windDown`: has no meaning in a pipeline"),
+            (with("limits", json!({"session": {"tokens": 5}})), "`limits.session`: has no meaning in a pipeline"),
+            (with("completion", json!("explicit")), "`completion`: has no meaning in a pipeline"),
+            (with("retry", json!({"attempts": 2})), "`retry`: has no meaning in a pipeline"),
+            (with("defaultTools", json!(true)), "`defaultTools`: has no meaning in a pipeline"),
             (with("inputSchema", json!({"type": "string"})), "`inputSchema`: expected `\"type\": \"object\"`"),
             (
                 json!({"pipeline": {"kind": "sequential", "steps": [{"stateKey": "a", "agent": {"systemPrompt": "x"}}]}}),

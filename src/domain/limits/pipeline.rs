@@ -18,5 +18,8 @@ pub const INPUT_PROPERTIES: usize = 128;
 /// Bytes of the values of a State: they are written with each turn of its session.
 pub const PIPELINE_STATE_BYTES: usize = 512 * 1024;
 
+/// Bytes of the inputs of all branches together: they are recorded with the turn that begins them.
+pub const PIPELINE_INPUT_BYTES: usize = 4 * 1024 * 1024;
+
 /// Bytes that the templates of one step, or of one output, fill in.
 pub const PIPELINE_TEXT_BYTES: usize = PIPELINE_STATE_BYTES;

@@ -29,7 +29,7 @@ impl fmt::Debug for WebhookKey {
 pub enum WebhookKeyError {
     /// The text begins otherwise.
     #[error(
-        "expected `{PREFIX}` and the key in base64, got another beginning; make one with `echo {PREFIX}$(openssl rand -base64 32)`"
+        "expected `{PREFIX}` and the key in base64, got another beginning; make one with `echo {PREFIX}$(head -c 32 /dev/urandom | base64)`"
     )]
     Prefix,
     /// The rest is no base64.

@@ -9,9 +9,12 @@ mod tests;
 pub use next::{PipelineMove, StepCall, StepTarget, next_move};
 
 use crate::authority::Authority;
+use crate::decode;
 use crate::ids::JobId;
 use crate::job::{ErrorCode, JobResult, JobStatus};
+use crate::limits::RESULT_DEPTH;
 use crate::limits::pipeline::PIPELINE_STATE_BYTES;
+use crate::lines::ERASED;
 use crate::pipeline::Pipeline;
 use crate::visible::cut_at;
 use serde::{Deserialize, Serialize};
@@ -133,7 +136,14 @@ impl PipelineState {
     fn end_step(&mut self, at: usize, ended: Result<Value, StepFailure>) {
         let RunningStep { key, place, .. } = self.running.remove(at);
         match ended {
+            // A run that fails shows no later outputs; its values may be erased.
+            Ok(_) if self.failure.is_some() => {}
             Ok(output) => {
+                if let Err(error) = decode::check_to(&output, RESULT_DEPTH) {
+                    self.values.insert(key, Value::Null);
+                    self.fail(StepFailure::new(ErrorCode::LimitReached, &format!("{place}: its output: {error}")));
+                    return;
+                }
                 let before = self.values.insert(key.clone(), output.clone());
                 let bytes = serde_json::to_vec(&self.values).map_or(usize::MAX, |text| text.len());
                 if bytes <= PIPELINE_STATE_BYTES {
@@ -156,6 +166,30 @@ impl PipelineState {
     /// Notes why the run fails; the first reason counts.
     pub fn fail(&mut self, failure: StepFailure) {
         self.failure.get_or_insert(failure);
+    }
+
+    /// Fails the step that a call has begun, or the run if the step has ended.
+    pub fn fail_call(&mut self, turn: u64, call: u32, failure: StepFailure) {
+        if self.running.iter().any(|step| (step.turn, step.call) == (turn, call)) {
+            self.end_call(turn, call, Err(failure));
+        } else {
+            self.fail(failure);
+        }
+    }
+
+    /// Forgets the values of the run, and its reason of a failure. A run that is open fails with `why`. Returns whether
+    /// there was anything to forget.
+    pub fn erase(&mut self, is_open: bool, why: &str) -> bool {
+        let failure = match (&self.failure, is_open) {
+            (_, true) => Some(StepFailure::new(ErrorCode::Conflict, why)),
+            (Some(failure), false) => Some(StepFailure { text: ERASED.text().to_owned(), ..failure.clone() }),
+            (None, false) => None,
+        };
+        if self.values.is_empty() && self.upstream.is_null() && self.failure == failure {
+            return false;
+        }
+        (self.values, self.upstream, self.failure) = (Map::new(), Value::Null, failure);
+        true
     }
 
     /// Returns the steps that run, in words.

@@ -1,9 +1,11 @@
 //! Decides what a pipeline does next. The State alone says how far its run has come.
 
 use super::{PipelineState, RunningStep, StepFailure};
+use crate::decode;
 use crate::ids::AgentId;
 use crate::job::{ErrorCode, JobResult};
-use crate::limits::pipeline::{PIPELINE_CHILDREN, PIPELINE_ITERATIONS};
+use crate::limits::RESULT_DEPTH;
+use crate::limits::pipeline::{PIPELINE_CHILDREN, PIPELINE_INPUT_BYTES, PIPELINE_ITERATIONS};
 use crate::pipeline::condition::Condition;
 use crate::pipeline::template::{StepRenderer, StepTemplateError};
 use crate::pipeline::{Pipeline, PipelineKind, PipelineStep, TOOL_RESULT};
@@ -53,6 +55,12 @@ enum StepStartError {
     NoAgent,
     #[error("{PIPELINE_CHILDREN} steps were begun by this run already, no more may be")]
     TooMany,
+    #[error("its input: {0}")]
+    TooDeep(String),
+    #[error(
+        "the inputs of the branches up to it come to more than {PIPELINE_INPUT_BYTES} bytes; map less into `input`"
+    )]
+    TooLarge,
 }
 
 /// Returns what the run does next, and notes in its State what begins. `turn` is the number of the turn that makes the
@@ -72,7 +80,10 @@ pub fn next_move(pipeline: &Pipeline, state: &mut PipelineState, turn: u64) -> P
     match decided {
         Ok(Some(calls)) => PipelineMove::Start(calls),
         Ok(None) => PipelineMove::End(match output(pipeline, state) {
-            Ok(output) => JobResult::complete(output),
+            Ok(output) => match decode::check_to(&output, RESULT_DEPTH) {
+                Ok(()) => JobResult::complete(output),
+                Err(error) => JobResult::failure(ErrorCode::LimitReached, format!("`output`: {error}")),
+            },
             Err(error) => JobResult::failure(ErrorCode::TaskFailed, format!("`output`: {error}")),
         }),
         Err(failure) => {
@@ -129,11 +140,15 @@ fn next_of_branches(
         return Ok(None);
     }
     state.step = pipeline.steps.len().max(1);
-    let (mut calls, mut skipped) = (Vec::new(), Vec::new());
+    let (mut calls, mut skipped, mut left) = (Vec::new(), Vec::new(), PIPELINE_INPUT_BYTES);
     for (at, step) in pipeline.steps.iter().enumerate() {
         let place = step_place(pipeline, state, at);
         match begin_step(state, step, at).map_err(|error| failure(&place, &error))? {
-            Some(call) => calls.push((call, place)),
+            Some(call) => {
+                let bytes = serde_json::to_vec(&call.input).map_or(usize::MAX, |text| text.len());
+                left = left.checked_sub(bytes).ok_or_else(|| failure(&place, &StepStartError::TooLarge))?;
+                calls.push((call, place));
+            }
             None => skipped.push(step.state_key.clone()),
         }
     }
@@ -160,7 +175,9 @@ fn next_of_tool(
     let place = format!("tool `{tool}`");
     let params = StepRenderer::new(&state.values).map_all(&pipeline.params);
     let params = params.map_err(|error| failure(&place, &error.into()))?;
-    let call = StepCall { key: TOOL_RESULT.to_owned(), target: StepTarget::Tool(tool), input: params.into() };
+    let input = Value::Object(params);
+    check_depth(&input).map_err(|error| failure(&place, &error))?;
+    let call = StepCall { key: TOOL_RESULT.to_owned(), target: StepTarget::Tool(tool), input };
     state.note_begun(&call.key, place, turn, 0);
     Ok(Some(vec![call]))
 }
@@ -185,7 +202,13 @@ fn begin_step(state: &PipelineState, step: &PipelineStep, at: usize) -> Result<O
         Some(input) => Value::Object(StepRenderer::new(&state.values).map_all(input)?),
         None => state.upstream.clone(),
     };
+    check_depth(&input)?;
     Ok(Some(StepCall { key: step.state_key.clone(), target, input }))
+}
+
+/// Checks that an input can be recorded: a template nests a value deeper with each step.
+fn check_depth(input: &Value) -> Result<(), StepStartError> {
+    decode::check_to(input, RESULT_DEPTH).map_err(|error| StepStartError::TooDeep(error.to_string()))
 }
 
 /// Returns the output of a run whose steps have all ended.
@@ -214,7 +237,10 @@ fn step_place(pipeline: &Pipeline, state: &PipelineState, at: usize) -> String {
 
 fn failure(place: &str, error: &StepStartError) -> StepFailure {
     let code = match error {
-        StepStartError::TooMany | StepStartError::Template(StepTemplateError::TooLong) => ErrorCode::LimitReached,
+        StepStartError::TooMany
+        | StepStartError::TooDeep(_)
+        | StepStartError::TooLarge
+        | StepStartError::Template(StepTemplateError::TooLong) => ErrorCode::LimitReached,
         StepStartError::Template(_) | StepStartError::Condition(_) | StepStartError::NoAgent => ErrorCode::TaskFailed,
     };
     StepFailure::new(code, &format!("{place}: {error}"))

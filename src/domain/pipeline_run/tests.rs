@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::decode;
-use crate::limits::pipeline::PIPELINE_CHILDREN;
+use crate::limits::pipeline::{PIPELINE_CHILDREN, PIPELINE_INPUT_BYTES};
 use serde_json::json;
 
 fn pipeline(value: &Value) -> Pipeline {
@@ -191,4 +191,56 @@ fn a_state_reads_back_as_it_was_written() {
     state.fail(StepFailure::new(ErrorCode::Internal, "x"));
     let read: PipelineState = decode::into_type(serde_json::to_value(&state).unwrap()).unwrap();
     assert_eq!(read, state);
+}
+
+#[test]
+fn values_nested_deeper_with_each_pass_end_the_run() {
+    let nests = json!([{"stateKey": "a", "ref": "a", "input": {"x": "{{a}}"}}]);
+    let looped = pipeline(&json!({"kind": "sequential", "steps": nests, "until": "{{a}} == 1"}));
+    let mut state = begin(&looped, json!({}));
+    let result = (1..200).find_map(|turn| match next_move(&looped, &mut state, turn) {
+        PipelineMove::Start(calls) => {
+            state.end_call(turn, 0, Ok(calls[0].input.clone()));
+            None
+        }
+        PipelineMove::Wait => panic!("all steps have ended: {state:?}"),
+        PipelineMove::End(result) => Some(result),
+    });
+    let result = result.unwrap();
+    assert_eq!(result.error_code, Some(ErrorCode::LimitReached), "{result:?}");
+    let stored = serde_json::to_vec(&state).unwrap();
+    assert!(serde_json::from_slice::<PipelineState>(&stored).is_ok(), "the State can be read");
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let once = pipeline(&json!({"kind": "sequential", "steps": [step("a")]}));
+    let (_, result) = run(&once, json!({}), &[deep]);
+    assert_eq!(result.error_code, Some(ErrorCode::LimitReached), "an output that is too deep");
+}
+
+#[test]
+fn the_inputs_of_all_branches_are_bounded_together() {
+    let branch = |n: usize| json!({"stateKey": format!("b{n}"), "ref": "b", "input": {"t": "{{t}}"}});
+    let pipeline = pipeline(&json!({"kind": "parallel", "steps": (0..32).map(branch).collect::<Vec<_>>()}));
+    let mut state = begin(&pipeline, json!({"t": "x".repeat(PIPELINE_INPUT_BYTES / 16)}));
+    let PipelineMove::End(result) = next_move(&pipeline, &mut state, 1) else { panic!("{:?}", state.running) };
+    assert_eq!(result.error_code, Some(ErrorCode::LimitReached));
+    assert!(result.error.unwrap().starts_with("step `b15` (16 of 32): the inputs of the branches up to it"));
+    assert!(state.running.is_empty(), "none has begun");
+}
+
+#[test]
+fn an_erased_run_shows_nothing_and_an_open_one_fails() {
+    let pipeline = pipeline(&json!({"kind": "parallel", "steps": [step("a"), step("b")]}));
+    let mut state = begin(&pipeline, json!({"t": "secret"}));
+    next_move(&pipeline, &mut state, 1);
+    state.end_call(1, 0, Ok(json!("secret")));
+    let mut ended = state.clone();
+    assert!(state.erase(true, "erased") && !state.erase(true, "erased"), "once more changes nothing");
+    state.end_call(1, 1, Ok(json!("secret")));
+    assert!(!json!(state).to_string().contains("secret"), "nor does a later output come in: {state:?}");
+    let PipelineMove::End(result) = next_move(&pipeline, &mut state, 2) else { panic!("{state:?}") };
+    assert_eq!((result.error_code, result.error.as_deref()), (Some(ErrorCode::Conflict), Some("erased")));
+    ended.end_call(1, 1, Err(StepFailure::new(ErrorCode::TaskFailed, "of secret")));
+    assert!(ended.erase(false, "erased") && !ended.erase(false, "erased"));
+    assert!(!json!(ended).to_string().contains("secret"), "{ended:?}");
+    assert_eq!(ended.failure.map(|failure| failure.code), Some(ErrorCode::TaskFailed));
 }

@@ -439,7 +439,8 @@ pub struct DelegateContext {
     /// System prompt of a job without an agent of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anonymous: Option<String>,
-    /// Place of the step that the job does, in the pipeline of its agent: indices with `/` between them.
+    /// Place of the step that the job does, in the pipeline of its agent: index and `stateKey` with `:` between them, of
+    /// nested pipelines with `/` between them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
 }

@@ -11,7 +11,7 @@ use crate::event::Payload;
 use crate::ids::JobId;
 use crate::job::{ErrorCode, JobResult, JobStatus};
 use crate::outputs;
-use crate::pipeline::{Pipeline, inputs};
+use crate::pipeline::{Pipeline, TOOL_RESULT, inputs};
 use crate::pipeline_run::{PipelineMove, PipelineState, StepCall, StepFailure, StepTarget, next_move};
 use crate::scope::Delegate;
 use crate::spend::ModelUse;
@@ -63,7 +63,14 @@ fn state_of_task(turn_input: &TurnInput, pipeline: &Pipeline, job: &JobId) -> Re
         None => {
             let input = turn_input.plan.input().cloned().unwrap_or_default();
             let values = inputs::values(turn_input.config.input_schema.as_ref(), &input);
-            let values = values.map_err(|error| StepFailure::new(ErrorCode::Refused, &error.to_string()))?;
+            let mut values = values.map_err(|error| StepFailure::new(ErrorCode::Refused, &error.to_string()))?;
+            // No caller writes the output of a step before it runs.
+            let is_output = |name: &str| {
+                (pipeline.tool.is_some() && name == TOOL_RESULT)
+                    || pipeline.steps.iter().any(|step| step.state_key == name)
+            };
+            let declared: Vec<&str> = inputs::names(turn_input.config.input_schema.as_ref()).collect();
+            values.retain(|name, _| declared.contains(&name.as_str()) || !is_output(name));
             PipelineState::begin(job.clone(), pipeline, values, input)
         }
     };
@@ -72,7 +79,11 @@ fn state_of_task(turn_input: &TurnInput, pipeline: &Pipeline, job: &JobId) -> Re
         let text = format!("the pipeline was changed while this task ran ({at}); submit it again");
         return Err(StepFailure::new(ErrorCode::Conflict, &text));
     }
-    state.authority = turn_input.authority.clone().without_home();
+    let authority = turn_input.authority.clone().without_home();
+    // What was read under a wider authority stays hidden from those who hold the narrower one.
+    if known.is_none() || authority.covers(&state.authority) {
+        state.authority = authority;
+    }
     for result in &turn_input.plan.results {
         if let Payload::Result { job, result } = &result.event.payload {
             state.end_job(job, result);
@@ -135,7 +146,7 @@ fn plan_step(turn_input: &TurnInput, at: usize, call: StepCall, tools: &ToolTabl
         StepTarget::Agent(agent) => Delegate { agent: Some(agent), ..Delegate::default() },
         StepTarget::Inline(step) => {
             let above = turn_input.plan.step().map(|above| format!("{above}/")).unwrap_or_default();
-            Delegate { step: Some(format!("{above}{step}")), ..Delegate::default() }
+            Delegate { step: Some(format!("{above}{step}:{key}")), ..Delegate::default() }
         }
     };
     let arguments = Arguments::Json(input.clone());
@@ -171,6 +182,21 @@ pub(super) fn on_outcomes(
         Decision { consume: decide::consumed_keys(turn_input, &recorded.consume), ..Decision::new(record, state) };
     decision.apply_verdict(turn_input, verdict, outcomes);
     decision
+}
+
+impl Decision {
+    /// Fails the run of a pipeline some of whose calls have come to nothing at the commit. Returns why it fails.
+    pub fn fail_steps(&mut self, failed: Vec<(u32, StepFailure)>) -> Option<StepFailure> {
+        let (turn, job) = (self.results_record().turn, self.record.job.clone());
+        let run = self.state.pipeline.as_mut().filter(|run| Some(&run.job) == job.as_ref())?;
+        for (call, failure) in failed {
+            run.fail_call(turn, call, failure);
+        }
+        let failure = run.failure.clone()?;
+        // Its next turn ends the task.
+        self.state.parked = false;
+        Some(failure)
+    }
 }
 
 /// Returns what becomes of the task. A run that begins a step next has another turn at once.

@@ -31,6 +31,7 @@ mod bindings;
 mod fallback;
 mod goals;
 mod limits;
+mod pipelines;
 mod taskless_runs;
 mod scoped;
 mod settle;

@@ -56,6 +56,7 @@ fn describe(before: &str, name: &str) -> Option<(&'static str, Value)> {
             text("^(a/)?(0x)?[0-9a-fA-F]{64}(/content)?$"),
         ),
         ("secrets", _) => ("Name of the secret.", text("^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")),
+        ("webhooks", _) => ("Name of the webhook.", text("^[A-Za-z0-9-]{1,32}$")),
         _ => return None,
     })
 }
@@ -64,17 +65,19 @@ fn describe(before: &str, name: &str) -> Option<(&'static str, Value)> {
 mod tests {
     use super::*;
     use crate::domain::ids::secret::SecretName;
+    use crate::domain::webhook::WebhookName;
     use crate::ops::asset::asset_id;
 
     #[test]
     fn the_pattern_of_an_id_is_what_its_parser_takes() {
         type Takes = fn(&str) -> bool;
-        let parsers: [(&str, Takes); 6] = [
+        let parsers: [(&str, Takes); 7] = [
             ("jobs", |text| JobId::new(text).is_ok()),
             ("approvals", |text| JobId::new(text).is_ok()),
             ("outcomes", |text| JobId::new(text).is_ok()),
             ("timers", |text| TimerId::new(text).is_ok()),
             ("secrets", |text| SecretName::new(text).is_ok()),
+            ("webhooks", |text| WebhookName::new(text).is_ok()),
             ("assets", |text| asset_id(text.strip_suffix("/content").unwrap_or(text)).is_ok()),
         ];
         let (short, long) = ("0f".repeat(16), "0f".repeat(32));

@@ -181,10 +181,11 @@ impl Operation for CreateAgent {
     }
 }
 
-/// Whether a configuration names a model, without which no agent is made.
+/// Whether a configuration names a model or a pipeline, without which no agent is made.
 fn names_model(config: Option<&Map<String, Value>>, state: Option<&Value>) -> bool {
     let inside = state.and_then(|state| state["config"].as_object());
-    let names = |map: &Map<String, Value>| ["model", "llmOperation", "state"].iter().any(|key| map.contains_key(*key));
+    let keys = ["model", "llmOperation", "state", "pipeline"];
+    let names = |map: &Map<String, Value>| keys.iter().any(|key| map.contains_key(*key));
     config.is_some_and(names) || inside.is_some_and(names)
 }
 

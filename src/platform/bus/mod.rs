@@ -135,6 +135,8 @@ pub struct DirectSubmission {
     pub body: Bytes,
     /// The subject of the answer, as the client chose it.
     pub reply: String,
+    /// Bytes of the whole message, with all of its headers: so much stays in memory while it waits.
+    pub bytes: usize,
 }
 
 /// A piece of a job's live text, or of its progress.
@@ -225,16 +227,6 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Listens to `trellis.do.>`: submissions whose senders wait, each for one of the listening processes. From `until` on
-    /// no new ones come, and the stream ends after the last that is on its way here. A queue inside this process has
-    /// none.
-    async fn direct_submissions(
-        &self,
-        until: CancellationToken,
-    ) -> Result<BoxStream<'static, DirectSubmission>, BusError> {
-        Ok(stream::pending().take_until(until.cancelled_owned()).boxed())
-    }
-
     /// Publishes a message, which then survives a kill of any process. A `Reply` goes only to current listeners.
     async fn publish(&self, message: &BusMessage) -> Result<(), BusError>;
 
@@ -279,7 +271,8 @@ pub trait Bus: QueueWatch + Send + Sync + 'static {
     fn alarms(&self) -> Option<&dyn Alarms>;
 }
 
-/// Live text of jobs, kept for some minutes so that late and returning readers miss nothing; and questions about jobs.
+/// What passes without a stream that keeps it: live text of jobs, which is kept for some minutes so that late and
+/// returning readers miss nothing, submissions whose senders wait, and questions about jobs.
 #[async_trait]
 pub trait LiveFeed: Send + Sync {
     /// Returns the pieces of a job from now on, and before them those after the sequence number `after` (`None`: from the
@@ -293,6 +286,16 @@ pub trait LiveFeed: Send + Sync {
     /// Deletes the pieces of these jobs that are still kept; a queue without any keeps its default.
     async fn forget(&self, _jobs: &[JobId]) -> Result<(), BusError> {
         Ok(())
+    }
+
+    /// Listens to `trellis.do.>`: submissions whose senders wait, each for one of the listening processes. From `until` on
+    /// no new ones come, and the stream ends after the last that is on its way here. A queue inside this process has
+    /// none.
+    async fn direct_submissions(
+        &self,
+        until: CancellationToken,
+    ) -> Result<BoxStream<'static, DirectSubmission>, BusError> {
+        Ok(stream::pending().take_until(until.cancelled_owned()).boxed())
     }
 
     /// Listens to the questions of all owners; each reaches one of the listening processes. A queue inside this process

@@ -21,8 +21,10 @@
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 
 mod alarms;
+mod direct;
 
 pub use alarms::{all_due, all_scheduled, future_alarm, parse_due, ringing_alarm};
+pub use direct::{all_direct, direct, parse_direct};
 
 use super::{BusMessage, CompletedJob, InboundKind, LiveSubject, MessageAddress};
 use crate::domain::ids::{AgentId, JobId, Owner, OwnerPart, decode_token, encode_token};
@@ -251,22 +253,6 @@ fn strip_inbound_head<'s>(prefix: &str, subject: &'s str) -> Option<&'s str> {
 /// Parses owner, agent and kind of an inbound subject, also of a partition.
 pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InboundKind), SubjectError> {
     parse_place(prefix, "in", subject, strip_inbound_head(prefix, subject))
-}
-
-/// Parses owner, agent and kind of a subject of direct submissions.
-pub fn parse_direct(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InboundKind), SubjectError> {
-    let rest = subject.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(".do."));
-    parse_place(prefix, "do", subject, rest)
-}
-
-/// Returns the pattern of all subjects of direct submissions.
-pub fn all_direct(prefix: &str) -> String {
-    format!("{prefix}.do.>")
-}
-
-/// Returns the subject of a direct submission.
-pub fn direct(prefix: &str, owner: &Owner, agent: &AgentId, kind: InboundKind) -> String {
-    format!("{prefix}.do.{}.{}.{}", owner_tokens(owner), agent.token(), kind_token(kind))
 }
 
 /// Parses what follows the token `verb` in a subject.

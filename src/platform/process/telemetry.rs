@@ -144,7 +144,28 @@ impl Metrics {
             agents: AgentMetrics::new(listed),
         };
         metrics.register();
+        metrics.begin_series();
         metrics
+    }
+
+    /// Begins the series of known labels at zero: one that begins with its first event shows no increase, so that an alert
+    /// misses that event, and metrics without a series are left out of the text.
+    fn begin_series(&self) {
+        for kind in ["task", "message"] {
+            for outcome in ["new", "duplicate", "conflict", "refused"] {
+                drop(self.events_admitted.get_or_create(&[("kind", kind), ("outcome", outcome)]));
+            }
+        }
+        for of in ["call", "operation"] {
+            drop(self.outcomes_unknown.get_or_create(&[("of", of)]));
+        }
+        for outcome in ["ok", "refused", "unavailable"] {
+            drop(self.model_calls.get_or_create(&[("outcome", outcome)]));
+        }
+        for outcome in ["ok", "error", "denied"] {
+            drop(self.tool_calls.get_or_create(&[("outcome", outcome)]));
+        }
+        self.progress.begin_series();
     }
 
     fn register(&mut self) {
@@ -232,12 +253,12 @@ impl Metrics {
         BusySlot(self.slots_busy.clone())
     }
 
-    /// Counts a model call: `outcome` ok, transient, permanent or cancelled.
+    /// Counts a model call: `outcome` ok, refused or unavailable.
     pub fn count_model_call(&self, outcome: &'static str) {
         self.model_calls.get_or_create(&[("outcome", outcome)]).inc();
     }
 
-    /// Counts a tool call: `outcome` ok, error, denied, started or unknown.
+    /// Counts a tool call: `outcome` is the word of the timeline for it.
     pub fn count_tool_call(&self, outcome: &'static str) {
         self.tool_calls.get_or_create(&[("outcome", outcome)]).inc();
     }
@@ -294,6 +315,11 @@ mod tests {
             "trellis_sweeps_total 1",
             "trellis_slots_busy 1",
             "trellis_turns_committed_total 0",
+            "trellis_outcomes_unknown_total{of=\"call\"} 0",
+            "trellis_denials_total{by=\"http\"} 0",
+            "trellis_retries_total{reason=\"lease\"} 0",
+            "trellis_tool_calls_total{outcome=\"denied\"} 0",
+            "trellis_outcomes_unknown_total{of=\"operation\"} 0",
             "trellis_commit_seconds_bucket{le=\"0.004\"} 1",
         ] {
             for text in [&text, &metrics.encode_openmetrics()] {

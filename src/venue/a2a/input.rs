@@ -71,10 +71,14 @@ pub struct AgentInput {
     pub message: A2aMessage,
 }
 
-/// Returns the id of a submission: a message of a caller that comes again is the same submission, for as long as ids of
-/// events are known. Another caller, or another agent, may have the same context and the same ids of messages.
+/// Returns the id of a submission: a message of a caller that comes again in its context, or to its task, is the same
+/// submission. Another caller, or another agent, may have the same context and the same ids of messages. A message that
+/// begins a context has no place at which it could be known again.
 pub fn event_id(message: &A2aMessage, agent: &AgentId, by: &Principal) -> EventId {
     let (context, task) = (message.context(), message.task());
+    if context.is_none() && task.is_none() {
+        return ingress::fresh_id();
+    }
     let A2aMessage { message_id, parts, .. } = message;
     let said = json!(["a2a", by.mark(), agent, context, task, message_id, parts]).to_string();
     EventId::new(format!("a2a-{}", &sha256_hex(said.as_bytes())[..32])).unwrap_or_else(|_| ingress::fresh_id())
@@ -243,18 +247,18 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_message_has_the_same_id() {
+    fn a_repeated_message_has_the_same_id_in_its_context() {
         let agent = |name: &str| AgentId::new(name).unwrap();
         let id = |message: &A2aMessage| event_id(message, &agent("clerk"), &Principal::ANYBODY);
         let first = message(&json!([{"text": "a"}]));
         let empty = A2aMessage { context_id: Some(String::new()), task_id: Some(String::new()), ..first.clone() };
-        assert_eq!(id(&first), id(&first), "it begins one context, however often it comes");
-        assert_eq!(id(&first), id(&empty), "an empty text names no context");
+        for unplaced in [&first, &empty] {
+            assert_ne!(id(unplaced), id(unplaced), "nothing says that it comes again");
+        }
         let placed = A2aMessage { context_id: Some("c".into()), ..first.clone() };
         assert_eq!(id(&placed), id(&placed));
         assert_eq!(id(&placed), id(&A2aMessage { task_id: Some(String::new()), ..placed.clone() }));
         let others = [
-            first.clone(),
             A2aMessage { context_id: Some("d".into()), ..first.clone() },
             A2aMessage { task_id: Some("c".into()), ..first },
             A2aMessage { message_id: "n".into(), ..placed.clone() },

@@ -268,6 +268,7 @@ fn try_publish(
         place: settings.place_hash(),
         deadline: settings.deadline,
         has_changed: pin.change.is_some(),
+        is_shared: key.owner.is_none(),
     };
     let operation = RuntimeOperation {
         name: SEND.to_owned(),

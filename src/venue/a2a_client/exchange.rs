@@ -68,7 +68,9 @@ impl AgentPeer<'_> {
         let shown = self.endpoint.display_name();
         let read = tokio::time::timeout(A2A_CARD_TIME, self.read_card(&shown)).await;
         let seconds = A2A_CARD_TIME.as_secs();
-        read.unwrap_or_else(|_| Err(OpError::Timeout(format!("{shown}: no whole card within {seconds} s"))))
+        let read = read.unwrap_or_else(|_| Err(OpError::Timeout(format!("{shown}: no whole card within {seconds} s"))));
+        // People read the error, and it is logged: an agent may have repeated in it what it was sent.
+        read.map_err(|error| error.map_text(|text| self.resolved.mask.text(&text).into_owned()))
     }
 
     async fn read_card(&self, shown: &str) -> Result<Value, OpError> {
@@ -104,6 +106,8 @@ impl AgentPeer<'_> {
         let card = decode::json(&body);
         let card = card.map_err(|error| OpError::Upstream(format!("{shown}: its card can't be read: {error}")))?;
         check_signatures(&card, self.endpoint.keys()).map_err(|error| OpError::Denied(format!("{shown}: {error}")))?;
+        // The card is stored, and models read it.
+        let card = self.resolved.mask.value(card);
         RemoteCard::read(&card).map_err(|error| OpError::Upstream(format!("{shown}: {error}")))?;
         Ok(card)
     }

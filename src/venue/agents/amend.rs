@@ -9,6 +9,7 @@ use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::limits::{SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
+use crate::domain::pipeline_run::PipelineState;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
@@ -82,6 +83,33 @@ pub async fn compact(
         state.goals.archive(seen.version, live, summary, under.clone());
         if write_state(venue, owner, seen, &state, deadline).await? {
             return Ok(live.turns);
+        }
+    }
+}
+
+/// Forgets the values of a pipeline's run in a session, if it is concerned. A run that is open fails with `why`. Returns
+/// whether there was anything to forget.
+pub async fn erase_run(
+    venue: &Venue,
+    owner: &Owner,
+    key: &SessionKey,
+    why: &str,
+    is_concerned: impl Fn(&PipelineState) -> bool,
+) -> Result<bool, LifecycleError> {
+    let deadline = venue.clock.steady() + LET_GO;
+    loop {
+        let (seen, mut state) = match read_session(venue, owner, key).await {
+            Err(LifecycleError::NoSession(_)) => return Ok(false),
+            read => read?,
+        };
+        let served = state.task.as_ref().map(|progress| progress.job.clone());
+        let Some(run) = state.pipeline.as_deref_mut().filter(|run| is_concerned(run)) else { return Ok(false) };
+        let is_open = served.as_ref() == Some(&run.job);
+        if !run.erase(is_open, why) {
+            return Ok(false);
+        }
+        if write_state(venue, owner, seen, &state, deadline).await? {
+            return Ok(true);
         }
     }
 }

@@ -310,8 +310,14 @@ pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> Age
 }
 
 /// Returns what a configuration needs for the keys and headers of its model and of the fallbacks: an agent uses a
-/// secret only if its caller may use that secret.
+/// secret only if its caller may use that secret. The agents that are written inside of its pipeline count, too.
 pub fn keys_needed(config: &Value) -> Vec<Need> {
+    let steps = config["pipeline"]["steps"].as_array().into_iter().flatten();
+    let inline = steps.filter_map(|step| step.get("agent")).flat_map(keys_needed);
+    own_keys_needed(config).into_iter().chain(inline).collect()
+}
+
+fn own_keys_needed(config: &Value) -> Vec<Need> {
     let model = &config["model"];
     let fallbacks = model["fallback"].as_array().into_iter().flatten();
     let secrets = std::iter::once(model).chain(fallbacks).flat_map(|model| {

@@ -25,7 +25,7 @@ impl DirectRefusal {
     }
 
     /// 400: the message can't be understood.
-    pub(super) fn malformed(text: impl Into<String>) -> Self {
+    pub(super) fn bad_request(text: impl Into<String>) -> Self {
         Self::new(400, text)
     }
 

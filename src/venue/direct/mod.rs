@@ -75,18 +75,25 @@ pub async fn run(venue: Arc<Venue>, auth: Arc<Auth>, role: DirectRole, stop: Can
     while !stop.is_cancelled() {
         if intake.is_needed().await {
             let until = stop.child_token();
-            match intake.venue.bus.direct_submissions(until.clone()).await {
-                Ok(submissions) => serve(&intake, submissions, &mut waiting, &mut running, &until).await,
+            match intake.venue.bus.live_feed().direct_submissions(until.clone()).await {
+                Ok(submissions) => {
+                    serve(&intake, submissions, &mut waiting, &mut running, &until).await;
+                    // The subscription is gone. What waits is admitted now, not with the next one hours later.
+                    finish_waiting(&intake, &mut waiting, &mut running).await;
+                }
                 Err(error) => tracing::debug!(%error, "direct submissions can't be listened to yet"),
             }
         }
         stop.run_until_cancelled(tokio::time::sleep(LISTEN_PAUSE)).await;
     }
-    // The subscription is gone: nothing new comes.
+}
+
+/// Admits all that waits, while nothing new comes.
+async fn finish_waiting(intake: &Arc<DirectIntake>, waiting: &mut FairQueue<Submitted>, running: &mut JoinSet<Owner>) {
     loop {
-        start_next(&intake, &mut waiting, &mut running);
+        start_next(intake, waiting, running);
         let Some(finished) = running.join_next().await else { return };
-        note_finished(&mut waiting, finished);
+        note_finished(waiting, finished);
     }
 }
 
@@ -136,16 +143,16 @@ fn start_next(intake: &Arc<DirectIntake>, waiting: &mut FairQueue<Submitted>, ru
 
 /// Puts a submission into the queue, or refuses it.
 async fn take(intake: &Arc<DirectIntake>, submission: DirectSubmission, waiting: &mut FairQueue<Submitted>) {
-    let DirectSubmission { to, id, authorization, body, reply } = submission;
+    let DirectSubmission { to, id, authorization, body, reply, bytes } = submission;
     let submitted = match to {
-        Err(error) => return intake.answer_unread(&reply, &DirectRefusal::malformed(error.to_string())).await,
+        Err(error) => return intake.answer_unread(&reply, &DirectRefusal::bad_request(error.to_string())).await,
         Ok((owner, agent, kind)) => Submitted { owner, agent, kind, id, authorization, body, reply },
     };
     if !matches!(submitted.kind, InboundKind::Task | InboundKind::Message) {
         let text = "expected `task` or `message` as the last token of the subject; publish others to `trellis.in`";
-        return intake.answer(&submitted.owner, &submitted.reply, Err(DirectRefusal::malformed(text))).await;
+        return intake.answer(&submitted.owner, &submitted.reply, Err(DirectRefusal::bad_request(text))).await;
     }
-    let (owner, bytes) = (submitted.owner.clone(), submitted.body.len());
+    let owner = submitted.owner.clone();
     if let Err((full, submitted)) = waiting.push(&owner, bytes, submitted) {
         intake.answer(&owner, &submitted.reply, Err(DirectRefusal::busy(full.to_string()))).await;
     }
@@ -193,7 +200,11 @@ impl DirectIntake {
             by,
             may_override,
         };
-        Ok(Box::pin(ingress::submit(venue, &arrival)).await?)
+        let receipt = Box::pin(ingress::submit(venue, &arrival)).await?;
+        if let (true, Some(job), Some(subject)) = (receipt.duplicate, &receipt.job, arrival.submission.reply_to) {
+            ingress::repeat_answer(venue, owner, job, subject).await;
+        }
+        Ok(receipt)
     }
 
     /// Whether the sender may name this subject for the answer: the venue may publish anywhere. Where tokens are required,

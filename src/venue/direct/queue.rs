@@ -22,7 +22,7 @@ const USER_PART: usize = 8;
 /// Why a submission may not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{} submissions {whose} wait for their admission ({} bytes): send this one again later, under the same id", .load.waiting, .load.bytes)]
-pub(super) struct QueueFull {
+pub(super) struct SubmissionsFull {
     whose: &'static str,
     load: QueueLoad,
 }
@@ -85,8 +85,8 @@ impl<T> FairQueue<T> {
         Self { bounds, load: QueueLoad::default(), tenants: HashMap::new(), turns: VecDeque::new() }
     }
 
-    /// Adds a submission with a body of `bytes` behind those of its owner, or returns it with the reason.
-    pub(super) fn push(&mut self, owner: &Owner, bytes: usize, item: T) -> Result<(), (QueueFull, T)> {
+    /// Adds a submission of `bytes` behind those of its owner, or returns it with the reason.
+    pub(super) fn push(&mut self, owner: &Owner, bytes: usize, item: T) -> Result<(), (SubmissionsFull, T)> {
         if let Some(full) = self.find_full(owner, bytes) {
             return Err((full, item));
         }
@@ -112,7 +112,7 @@ impl<T> FairQueue<T> {
         Ok(())
     }
 
-    fn find_full(&self, owner: &Owner, bytes: usize) -> Option<QueueFull> {
+    fn find_full(&self, owner: &Owner, bytes: usize) -> Option<SubmissionsFull> {
         let tenant = self.tenants.get(owner.tenant());
         let user = tenant.and_then(|tenant| tenant.users.get(owner.user()));
         let (of_tenant, of_user) = (tenant.map(|line| line.load), user.map(|line| line.load));
@@ -122,7 +122,7 @@ impl<T> FairQueue<T> {
             ("of all tenants", self.load, 1),
         ];
         let full = levels.into_iter().find(|(_, load, part)| !load.fits(bytes, &self.bounds, *part));
-        full.map(|(whose, load, _)| QueueFull { whose, load })
+        full.map(|(whose, load, _)| SubmissionsFull { whose, load })
     }
 
     /// Removes the next submission, which counts as being admitted until [`FairQueue::finish`]; `None` while none may
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn each_level_has_its_bound_and_a_first_one_fits() {
         let mut queue = filled(&[("a/1", 10)]);
-        let text = |refused: Result<(), (QueueFull, usize)>| refused.unwrap_err().0.to_string();
+        let text = |refused: Result<(), (SubmissionsFull, usize)>| refused.unwrap_err().0.to_string();
         assert!(text(queue.push(&owner("a/1"), 1, 0)).starts_with("10 submissions of this owner wait"));
         for user in 2..5 {
             for item in 0..10 {

@@ -16,7 +16,7 @@ use crate::domain::event::{
     new_session_id,
 };
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, VenueIdSubject, sha256_hex};
-use crate::domain::job::{JobHead, TaskRequest};
+use crate::domain::job::{Job, JobHead, TaskRequest};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
@@ -30,7 +30,9 @@ use crate::domain::values::{Values, protected_keys};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
 use crate::venue::agents;
+use crate::venue::jobs;
 use crate::venue::local_worker::HandoverOutcome;
+use crate::venue::outbox;
 use bytes::Bytes;
 pub use error::{PreparationError, SubmissionError};
 pub use job_messages::check_accepts_message;
@@ -442,6 +444,24 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<SubmitReceipt, S
     let (id, ignored) = (arrival.id.clone(), ignored_keys(arrival));
     let warnings = arrival.submission.context.as_deref().map(grant::unknown_abilities).unwrap_or_default();
     Ok(SubmitReceipt { job, session, id, duplicate, ignored, warnings })
+}
+
+/// Sends the completion of an ended job once more, to whoever has submitted its task again: nothing else would answer
+/// it. As with any `replyTo`, nobody may listen.
+pub async fn repeat_answer(venue: &Venue, owner: &Owner, job: &JobId, reply_to: String) {
+    let answered = match jobs::get(venue, owner, job).await {
+        Ok(Some(Job { head, result: Some(result), .. })) => {
+            let answer = outbox::repeat_completion(&venue.key, &head, &result, reply_to);
+            let published = outbox::publish_shortened(&*venue.bus, &venue.key, owner, &answer).await;
+            published.map_err(|error| error.to_string())
+        }
+        // Its completion goes to the same subject: another one would have been a conflict.
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = answered {
+        tracing::warn!(%job, error, "duplicate not answered; its job can be read");
+    }
 }
 
 /// Returns the id and the submission of a published message. What only the venue may set, including ids of its own,

@@ -162,18 +162,30 @@ fn failure(code: ErrorCode, text: String) -> RunOutcome {
 
 /// Runs one step of a delivery: one post.
 pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result<RunOutcome, StoreError> {
-    let caller = match read_caller(venue, owner, held).await? {
-        RunCaller::Permitted(caller) => caller,
-        RunCaller::Revoked(result) => return Ok(RunOutcome::Ended(result)),
-    };
     let job = &held.head().id;
     let key = keys::job_notification(job, RECORD);
     let (found, version) = venue.store.get_versioned::<WebhookDelivery>(owner, &key).await?;
     let Some(delivery) = found else {
         return Ok(failure(ErrorCode::Internal, "the record of the delivery is gone".to_owned()));
     };
-    let Some(posted) = post(venue, owner, &caller, &delivery).await? else { return Ok(not_sent()) };
     let place = WebhookPlace { name: &delivery.webhook, of_venue: delivery.of_venue };
+    let lost = |error: String| Undelivered {
+        notification: delivery.notification.id.clone(),
+        kind: delivery.notification.kind,
+        job: job.clone(),
+        at: venue.now(),
+        error: cut_error(error),
+    };
+    let caller = match read_caller(venue, owner, held).await? {
+        RunCaller::Permitted(caller) => caller,
+        RunCaller::Revoked(result) => {
+            // Nothing comes any more from the webhook of a caller whose rights are gone: its state says so.
+            let lost = lost(result.error.clone().unwrap_or_default());
+            hooks::note(venue, owner, place, |state| state.with_failed(lost.clone())).await?;
+            return Ok(RunOutcome::Ended(result));
+        }
+    };
+    let Some(posted) = post(venue, owner, &caller, &delivery).await? else { return Ok(not_sent()) };
     let error = match posted {
         Ok(()) => {
             hooks::note(venue, owner, place, |state| state.with_delivered(venue.now())).await?;
@@ -190,13 +202,7 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result
         venue.store.write(venue.now(), owner, &[write]).await?;
         return Ok(RunOutcome::Later(retry_pause(failures)));
     }
-    let lost = Undelivered {
-        notification: delivery.notification.id.clone(),
-        kind: delivery.notification.kind,
-        job: job.clone(),
-        at: venue.now(),
-        error: cut_error(error.to_string()),
-    };
+    let lost = lost(error.to_string());
     hooks::note(venue, owner, place, |state| state.with_failed(lost.clone())).await?;
     tracing::warn!(%owner, webhook = %delivery.webhook, %error, failures, "a notification is not delivered; its webhook is given up for it");
     Ok(match error {

@@ -133,10 +133,18 @@ pub async fn set(venue: &Venue, caller: &Caller, wanted: WantedWebhook) -> Resul
     let attempt = || async {
         let key = keys::webhook(hook.name.as_str());
         let (before, version) = venue.store.get_versioned::<Webhook>(owner, &key).await?;
-        if before.is_none() && list(venue, owner).await?.len() >= WEBHOOKS {
-            return Err(OpError::Limit(format!("expected at most {WEBHOOKS} webhooks of one owner; delete another")));
+        let mut writes = vec![DocWrite::json(key, &hook).at_version(version)];
+        if before.is_none() {
+            // Written again, and read before the count: of several that are set at once, each counts those before it.
+            let key = keys::NOTIFICATIONS_STATE;
+            let (state, version) = venue.store.get_versioned::<NotificationsState>(owner, key).await?;
+            writes.push(DocWrite::json(key, &state.unwrap_or_default()).at_version(version));
+            if list(venue, owner).await?.len() >= WEBHOOKS {
+                let text = format!("expected at most {WEBHOOKS} webhooks of one owner; delete another");
+                return Err(OpError::Limit(text));
+            }
         }
-        Ok(Edit::write([DocWrite::json(key, &hook).at_version(version)], ()).with_quota(quota))
+        Ok(Edit::write(writes, ()).with_quota(quota))
     };
     venue.store.edit(venue.now(), owner, "webhook", &hook.name, attempt).await?;
     Ok(hook)
@@ -159,6 +167,10 @@ pub(super) async fn note(
     change: impl Fn(WebhookState) -> WebhookState + Sync,
 ) -> Result<(), StoreError> {
     let attempt = || async {
+        // The state of a webhook that was deleted meanwhile would stay for good.
+        if !place.of_venue && get(venue, owner, place.name).await?.is_none() {
+            return Ok(Edit::without_writes(()));
+        }
         let key = place.state_key();
         let (state, version) = venue.store.get_versioned::<WebhookState>(owner, &key).await?;
         let changed = change(state.unwrap_or_default());

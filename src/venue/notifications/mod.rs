@@ -24,8 +24,9 @@ use crate::view::notification::NotificationView;
 use payload::Receiver;
 use std::time::Duration;
 
-/// Notifications of one owner that one step sends.
-const PAGE: usize = 64;
+/// Notifications of one owner that one step sends: each may start a delivery for each of 20 webhooks, and a sweep has
+/// other owners to look at.
+const PAGE: usize = 16;
 
 /// Pause after an event that the queue has not taken.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
@@ -60,7 +61,11 @@ pub async fn send_due(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> 
                 continue;
             }
         };
-        match publish(venue, owner, &notification).await? {
+        let published = match payload::view(venue, owner, &notification, Receiver::Owner).await? {
+            Some(view) => publish(venue, owner, &notification, view).await,
+            None => Ok(()),
+        };
+        match published {
             Ok(()) => {}
             // One that fits no message is delivered by webhooks alone.
             Err(error @ BusError::TooLarge { .. }) => {
@@ -83,8 +88,8 @@ async fn publish(
     venue: &Venue,
     owner: &Owner,
     notification: &Notification,
-) -> Result<Result<(), BusError>, StoreError> {
-    let Some(view) = payload::view(venue, owner, notification, Receiver::Owner).await? else { return Ok(Ok(())) };
+    view: NotificationView,
+) -> Result<(), BusError> {
     let to = MessageAddress::Event { owner: owner.clone(), agent: notification.agent.clone(), kind: notification.kind };
     let message = |view: &NotificationView| BusMessage {
         to: to.clone(),
@@ -92,8 +97,8 @@ async fn publish(
         body: serde_json::to_value(view).expect("notifications serialise"),
     };
     let published = venue.bus.publish(&message(&view)).await;
-    let Err(BusError::TooLarge { .. }) = &published else { return Ok(published) };
-    Ok(venue.bus.publish(&message(&payload::without_content(view))).await)
+    let Err(BusError::TooLarge { .. }) = &published else { return published };
+    venue.bus.publish(&message(&payload::without_content(view))).await
 }
 
 /// Moves a notification that the queue has not taken to a later time. While more wait than may, the oldest are dropped.

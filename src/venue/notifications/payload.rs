@@ -51,7 +51,7 @@ pub(super) async fn view(
     };
     let shown = approval.as_ref().map(|approval| show_approval(notification.kind, approval, receiver));
     let has_subject = shown.as_ref().is_some_and(|shown| shown.hidden.is_none());
-    if !has_subject && !may_know(notification, receiver) {
+    if !may_hear(notification, approval.as_ref(), receiver) {
         return Ok(None);
     }
     let answer = match approval.as_ref().filter(|_| has_subject) {
@@ -120,6 +120,16 @@ fn show_approval(kind: NotificationKind, approval: &Approval, receiver: Receiver
 fn shorten(shown: ApprovalView) -> ApprovalView {
     let bytes = serde_json::to_vec(&shown).map_or(0, |bytes| bytes.len());
     if bytes > NOTIFICATION_BYTES { shown.without_subject(TOO_LARGE) } else { shown }
+}
+
+/// Whether a receiver may hear of a notification: to see what an approval asks is not enough, since whoever asks under no
+/// authority is covered by every caller.
+fn may_hear(notification: &Notification, approval: Option<&Approval>, receiver: Receiver<'_>) -> bool {
+    let may_answer = match (receiver, approval) {
+        (Receiver::Caller(caller), Some(approval)) => approvals::check_may_answer(caller, approval).is_ok(),
+        (Receiver::Owner | Receiver::Venue { .. }, _) | (Receiver::Caller(_), None) => false,
+    };
+    may_answer || may_know(notification, receiver)
 }
 
 /// Whether a receiver may know what the agent or the job of a notification does.
@@ -195,7 +205,44 @@ fn is_of_agent(agent: &AgentId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::approval::CallPlace;
+    use crate::domain::authority::{Authority, Capability};
+    use crate::domain::ids::SessionKey;
     use crate::domain::notification::NotificationCause;
+
+    #[test]
+    fn a_caller_hears_of_what_it_may_read_or_answer() {
+        let owner: Owner = "t/u".parse().unwrap();
+        let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let place = CallPlace { owner: &owner, session: &session, turn: 1, call: 0, start: None };
+        let subject = ApprovalSubject::Call {
+            operation: "v/ops/shop/pay".into(),
+            arguments: json!({"amount": 5}),
+            fixed: Vec::new(),
+            scopes: Vec::new(),
+        };
+        let asked = Approval::new(b"key", place, "pay", subject, Millis(1), Millis(2));
+        // The asking turn may do nothing more, so that every caller covers it.
+        let asked = Approval { under: Authority::new(Some(Vec::new())), ..asked };
+        let kind = NotificationKind::ApprovalAsked;
+        let cause = NotificationCause { venue_key: b"key", owner: &owner, kind, name: "x" };
+        let notification = Notification::new(cause, session.agent.clone(), Millis(1));
+        for (held, expected) in [
+            (&[("w", "*")][..], false),
+            (&[], false),
+            (&[("g/b", "crud/read")], false),
+            (&[("g/a", "crud/read")], true),
+            (&[("g/a", "job/approve")], true),
+        ] {
+            let held: Vec<_> = held
+                .iter()
+                .map(|(with, can)| Capability { with: (*with).to_owned(), can: (*can).to_owned() })
+                .collect();
+            let caller = Caller::new(owner.clone(), "ann".to_owned(), Authority::new(Some(held.clone())));
+            assert_eq!(may_hear(&notification, Some(&asked), Receiver::Caller(&caller)), expected, "{held:?}");
+        }
+        assert!(may_hear(&notification, Some(&asked), Receiver::Owner));
+    }
 
     #[test]
     fn each_kind_says_how_to_act_where_somebody_can() {

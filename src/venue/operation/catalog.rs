@@ -137,7 +137,7 @@ pub struct Catalog {
     pub(crate) mcp: McpServers,
     /// Webhooks of the venue, which get the notifications of all owners.
     pub(crate) webhooks: Vec<VenueWebhook>,
-    /// Agents elsewhere.
+    /// Agents elsewhere that the configuration names.
     pub(crate) a2a: A2aAgents,
     compiled: Arc<CompiledOperations>,
     published: PublishedOperations<RegisteredOperation>,

@@ -67,7 +67,23 @@ impl VenueWebhook {
     /// Posts a notification. Errors don't name the address: owners see them.
     pub(crate) async fn post(&self, id: &JobId, now: Millis, body: Vec<u8>) -> Result<(), PostError> {
         let post = SignedPost { url: self.url.clone(), key: &self.key, id, now, body };
-        send(&self.sender, post, Some(format!("the venue's webhook {}", self.name))).await
+        let sent = send(&self.sender, post, Some(format!("the venue's webhook {}", self.name))).await;
+        sent.map_err(|error| self.hide_address(error))
+    }
+
+    /// Returns an error that doesn't name the address: refusals and failures of TLS have it in their text.
+    fn hide_address(&self, error: PostError) -> PostError {
+        let text = error.to_string();
+        let is_named = self.url.host_str().is_some_and(|host| text.contains(host));
+        if !is_named && !matches!(error, PostError::Never(OpError::Denied(_))) {
+            return error;
+        }
+        tracing::warn!(webhook = %self.name, reason = text, "a webhook of the configuration can't be called");
+        let shown = format!("the venue's webhook {} can't be called; the venue's log has the reason", self.name);
+        match error {
+            PostError::Later(_) => PostError::Later(OpError::Upstream(shown)),
+            PostError::Never(_) => PostError::Never(OpError::Upstream(shown)),
+        }
     }
 }
 
@@ -124,5 +140,32 @@ pub(crate) async fn send(sender: &HttpSender, post: SignedPost<'_>, shown: Optio
         200..300 => Ok(()),
         GONE => Err(PostError::Never(OpError::Upstream(format!("`{place}` answered {GONE}: it wants no more")))),
         status => Err(PostError::Later(OpError::Upstream(format!("`{place}` answered {status}")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_venues_webhooks_name_no_address() {
+        let hook = VenueWebhook::new(
+            WebhookName::new("ops").unwrap(),
+            Vec::new(),
+            Url::parse("https://pager.corp.internal/in?key=1").unwrap(),
+            WebhookKey::parse("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap(),
+            &HttpPolicy::default(),
+        );
+        let hook = hook.unwrap();
+        let hidden = "the venue's webhook ops can't be called; the venue's log has the reason";
+        for (error, is_later, expected) in [
+            (PostError::Later(OpError::Upstream("not valid for name `pager.corp.internal`".to_owned())), true, hidden),
+            (PostError::Never(OpError::Denied("`x` is at 10.0.0.7, which is not public".to_owned())), false, hidden),
+            (PostError::Later(OpError::Upstream("`the webhook` answered 500".to_owned())), true, "answered 500"),
+        ] {
+            let shown = hook.hide_address(error);
+            assert!(shown.to_string().contains(expected), "{shown}");
+            assert_eq!(matches!(shown, PostError::Later(_)), is_later, "{shown}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{A2A_RESULT_BYTES, A2A_TEXT_BYTES};
+use crate::domain::secret::Mask;
 use crate::domain::visible::{cut_at, cut_error};
 use crate::store::StoreError;
 use crate::venue::operation::Caller;
@@ -16,11 +17,12 @@ use crate::view::to_json;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-/// Returns the result of a job.
+/// Returns the result of a job. `mask` has the secrets that the agent was sent: a stored answer doesn't show them either.
 pub(super) async fn result_of_answer(
     venue: &Venue,
     caller: &Caller,
     input: &RemoteTaskInput,
+    mask: &Mask,
     answer: &RemoteAnswer,
 ) -> Result<JobResult, StoreError> {
     let failed = |code: ErrorCode, how: &str| {
@@ -54,13 +56,20 @@ pub(super) async fn result_of_answer(
     if value.to_string().len() <= A2A_RESULT_BYTES {
         return Ok(JobResult::complete(value));
     }
-    Ok(JobResult::complete(to_json(&cut_result(venue, caller, view).await?)))
+    Ok(JobResult::complete(to_json(&cut_result(venue, caller, mask, view).await?)))
 }
 
 /// Returns a result that is too large without its values, and with the beginning of its texts; the whole is stored as an
 /// asset, where that may be.
-async fn cut_result(venue: &Venue, caller: &Caller, view: RemoteResultView) -> Result<RemoteResultView, StoreError> {
-    let whole = to_json(&view).to_string();
+async fn cut_result(
+    venue: &Venue,
+    caller: &Caller,
+    mask: &Mask,
+    view: RemoteResultView,
+) -> Result<RemoteResultView, StoreError> {
+    let whole = mask.value(to_json(&view)).to_string();
+    // A secret at the cut would be cut, too, and what is left of it is not known as one.
+    let view = RemoteResultView { text: mask.text(&view.text).into_owned(), ..view };
     let form = AssetForm {
         content_base64: Some(BASE64_STANDARD.encode(&whole)),
         content_type: Some("application/json".to_owned()),

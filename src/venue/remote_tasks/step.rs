@@ -6,6 +6,7 @@ use crate::domain::a2a::answer::{RemoteAnswer, RemoteState};
 use crate::domain::a2a::card::{RemoteCard, RemoteInterface};
 use crate::domain::a2a::fault::{RemoteFaultKind, RemoteReplyError};
 use crate::domain::a2a::name::{GROUP, SEND, operation_path};
+use crate::domain::a2a::shared::SharedAgentIds;
 use crate::domain::a2a::task::{OPERATION, RemoteStep, RemoteTask, RemoteTaskInput, message_id};
 use crate::domain::authority::ResourcePath;
 use crate::domain::authority::ability::INVOKE;
@@ -30,6 +31,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long, and with which pause, the id of a new task is tried to be stored.
+const KEEP_TIME: Duration = Duration::from_secs(30);
+const KEEP_PAUSE: Duration = Duration::from_millis(500);
+
 /// Whether a job stands for a task elsewhere.
 pub fn is_remote(head: &JobHead) -> bool {
     head.op.as_deref() == Some(OPERATION)
@@ -42,20 +47,48 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result
     };
     let caller = match read_caller(venue, owner, held).await? {
         RunCaller::Permitted(caller) => caller,
-        RunCaller::Revoked(result) => {
-            if let Some(remote) = held.remote() {
-                cancel_task(venue, owner, &input, remote).await;
-            }
-            return Ok(RunOutcome::Ended(result));
-        }
+        RunCaller::Revoked(result) => return Ok(stop(venue, owner, held, &input, result).await),
     };
     let opened = OpenedAgent::open(venue, owner, &caller, &input).await;
     let step = match opened {
         Ok(opened) => RemoteTaskStep { venue, owner, caller: &caller, held, input: &input, opened },
         Err(OpError::Store(error)) if error.is_transient() => return Ok(RunOutcome::Retry),
-        Err(error) => return Ok(RunOutcome::Ended(result_of(Err(error)))),
+        Err(error) => return Ok(stop(venue, owner, held, &input, result_of(Err(error))).await),
     };
     Box::pin(step.take()).await
+}
+
+/// Ends a job whose agent may not be asked any more. A task that it has begun is cancelled, as far as that still can be.
+async fn stop(
+    venue: &Venue,
+    owner: &Owner,
+    held: &LeasedOperation,
+    input: &RemoteTaskInput,
+    result: JobResult,
+) -> RunOutcome {
+    if let Some(remote) = held.remote() {
+        cancel_task(venue, owner, input, remote).await;
+    }
+    end_stopped(held, input, result)
+}
+
+/// Returns the end of a job that can't go on for this reason. Whatever it is, a message that has left may have begun a task.
+fn end_stopped(held: &LeasedOperation, input: &RemoteTaskInput, result: JobResult) -> RunOutcome {
+    if !held.remote().is_some_and(RemoteTask::is_in_doubt) {
+        return RunOutcome::Ended(result);
+    }
+    let why = result.error.unwrap_or_default();
+    unknown_end(&format!("A2A agent `{}`", input.agent), &why)
+}
+
+fn unknown_end(agent: &str, why: &str) -> RunOutcome {
+    failure(
+        ErrorCode::OutcomeUnknown,
+        format!(
+            "outcome unknown: {agent}: {why}; the agent may or may not have begun the task, look there before you send it \
+             again"
+        ),
+    )
 }
 
 fn failure(code: ErrorCode, text: String) -> RunOutcome {
@@ -154,7 +187,7 @@ impl RemoteTaskStep<'_> {
         let peer = match self.opened.peer(self.venue, self.owner).await {
             Ok(peer) => peer,
             Err(OpError::Store(error)) if error.is_transient() => return Ok(RunOutcome::Retry),
-            Err(error) => return Ok(RunOutcome::Ended(result_of(Err(error)))),
+            Err(error) => return Ok(end_stopped(self.held, self.input, result_of(Err(error)))),
         };
         let outcome = match remote.next_step(self.opened.named.settings().repeatable) {
             RemoteStep::Doubt => self.unknown_outcome("the process that sent the message ended before its answer"),
@@ -170,14 +203,7 @@ impl RemoteTaskStep<'_> {
     }
 
     fn unknown_outcome(&self, why: &str) -> RunOutcome {
-        failure(
-            ErrorCode::OutcomeUnknown,
-            format!(
-                "outcome unknown: {}: {why}; the agent may or may not have begun the task, look there before you send it \
-                 again",
-                self.agent_name()
-            ),
-        )
+        unknown_end(&self.agent_name(), why)
     }
 
     /// Sends the message. That it may leave is stored before it does.
@@ -192,7 +218,7 @@ impl RemoteTaskStep<'_> {
         let departure = Departure::default();
         let error = match peer.ask(&remote.interface, &call, Some(&id), &departure).await {
             Ok(answer) => match RemoteAnswer::read(&answer) {
-                Ok(answer) => return self.settle_first(remote, &answer).await,
+                Ok(answer) => return self.settle_first(peer, remote, answer).await,
                 Err(error) => PeerFailure::Answer(error),
             },
             Err(error) => error,
@@ -257,23 +283,42 @@ impl RemoteTaskStep<'_> {
     }
 
     /// Takes the answer to the message. A task that the message answers may still show the question of before.
-    async fn settle_first(&self, remote: RemoteTask, answer: &RemoteAnswer) -> Result<RunOutcome, StoreError> {
+    async fn settle_first(
+        &self,
+        peer: &AgentPeer<'_>,
+        remote: RemoteTask,
+        answer: RemoteAnswer,
+    ) -> Result<RunOutcome, StoreError> {
         let is_old = self.input.message.task.is_some()
             && matches!(answer.state, RemoteState::InputRequired | RemoteState::AuthRequired);
         let is_settled = answer.state.is_settled() && !is_old;
         let Some(task) = answer.task.clone() else {
             return if is_settled {
-                self.end(answer).await
+                self.end(peer, answer).await
             } else {
                 Ok(self.unknown_outcome("its answer names no task"))
             };
         };
         // Before the end: after a crash in between the task is asked for, and the message isn't sent again.
         let remote = RemoteTask { task: Some(task), begun: self.venue.now(), failures: 0, ..remote };
-        if !record_remote(self.venue, self.owner, self.held, &remote).await? {
+        if !self.keep_task(&remote).await? {
             return Ok(RunOutcome::Retry);
         }
-        if is_settled { self.end(answer).await } else { Ok(RunOutcome::Later(A2A_LOOK_PAUSES.0)) }
+        if is_settled { self.end(peer, answer).await } else { Ok(RunOutcome::Later(A2A_LOOK_PAUSES.0)) }
+    }
+
+    /// Stores the id of a new task, with retries: only this worker knows it. `false` if the lease is lost.
+    async fn keep_task(&self, remote: &RemoteTask) -> Result<bool, StoreError> {
+        let until = self.venue.clock.steady() + KEEP_TIME;
+        loop {
+            match record_remote(self.venue, self.owner, self.held, remote).await {
+                Err(error) if error.is_transient() && self.venue.clock.steady() < until => {
+                    tracing::warn!(owner = %self.owner, %error, "the task of an A2A agent is not stored yet");
+                    tokio::time::sleep(KEEP_PAUSE).await;
+                }
+                kept => return kept,
+            }
+        }
     }
 
     /// Asks for the task.
@@ -284,7 +329,7 @@ impl RemoteTaskStep<'_> {
             Err(error) => Err(error),
         };
         let error = match read {
-            Ok(answer) if answer.state.is_settled() => return self.end(&answer).await,
+            Ok(answer) if answer.state.is_settled() => return self.end(peer, answer).await,
             Ok(_) => {
                 let pause = remote.look_pause(self.venue.now());
                 let seen = RemoteTask { failures: 0, ..remote.clone() };
@@ -302,7 +347,8 @@ impl RemoteTaskStep<'_> {
             PeerFailure::Answer(RemoteReplyError::Data(_) | RemoteReplyError::Form(_)) => false,
         };
         if is_final {
-            return Ok(failure(ErrorCode::TaskFailed, format!("{}: task `{task}`: {error}", self.agent_name())));
+            let shown = self.shown_id(task);
+            return Ok(failure(ErrorCode::TaskFailed, format!("{}: task `{shown}`: {error}", self.agent_name())));
         }
         let remote = RemoteTask { failures: remote.failures.saturating_add(1), ..remote.clone() };
         tracing::debug!(owner = %self.owner, agent = %self.input.agent, %error, "an A2A agent doesn't tell of its task yet");
@@ -316,8 +362,20 @@ impl RemoteTaskStep<'_> {
         pause.min(self.input.deadline.elapsed_since(self.venue.now()))
     }
 
-    async fn end(&self, answer: &RemoteAnswer) -> Result<RunOutcome, StoreError> {
-        result_of_answer(self.venue, self.caller, self.input, answer).await.map(RunOutcome::Ended)
+    async fn end(&self, peer: &AgentPeer<'_>, answer: RemoteAnswer) -> Result<RunOutcome, StoreError> {
+        let shown = |id: Option<String>| id.map(|id| self.shown_id(&id));
+        let answer = RemoteAnswer { task: shown(answer.task), context: shown(answer.context), ..answer };
+        let ended = result_of_answer(self.venue, self.caller, self.input, &peer.resolved.mask, &answer).await;
+        ended.map(RunOutcome::Ended)
+    }
+
+    /// Returns an id of the agent as the caller is shown it, and may name it again.
+    fn shown_id(&self, id: &str) -> String {
+        if !self.opened.named.is_shared() {
+            return id.to_owned();
+        }
+        let RemoteTaskInput { agent, place, .. } = self.input;
+        SharedAgentIds { key: &self.venue.key, owner: self.owner, agent, place }.show(id)
     }
 
     /// Ends a job whose time is over.
@@ -334,6 +392,7 @@ impl RemoteTaskStep<'_> {
         } else {
             "the agent could not be asked to cancel it, so it may go on"
         };
+        let task = self.shown_id(task);
         failure(ErrorCode::Timeout, format!("{shown}: task `{task}` did not end in time (`deadline`); {told}"))
     }
 }

@@ -1,6 +1,7 @@
 //! Values below `g/<agent>`: its record, turns and sessions, and its own notes and scratch documents.
 
 use crate::domain::agent::AgentState;
+use crate::domain::authority::Authority;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::lattice::value::{index_of, take};
@@ -21,6 +22,10 @@ use std::collections::BTreeMap;
 const TURNS: usize = 1_000;
 /// Sessions whose runs are shown under `g/<agent>/state/runs`: a State may be large.
 const RUNS: usize = 100;
+/// Sessions that are read at once for that.
+const RUNS_STEP: usize = 10;
+/// Bytes of the values that are shown there; a run behind them is read by its session.
+const RUNS_BYTES: usize = 4 * 1024 * 1024;
 /// Number of turns that can be read one by one: each read walks over the index of the turns before it.
 const TURNS_REACHED: usize = 100_000;
 
@@ -41,7 +46,12 @@ pub(super) async fn get(call: &Invocation<'_>, id: &AgentId, keys: &[String]) ->
         ["timeline", ..] => timeline(call, id, &keys[1..]).await,
         ["state", ..] => {
             let Some((record, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
-            let runs = if record.config.pipeline.is_some() { Some(all_runs(call, id).await?) } else { None };
+            let is_shown = record.config.pipeline.is_some() && names.get(1).is_none_or(|key| *key == "runs");
+            let runs = match names.get(2) {
+                _ if !is_shown => None,
+                Some(session) => Some(one_run(call, id, session).await?),
+                None => Some(all_runs(call, id).await?),
+            };
             let AgentState { context, loads } = record.state;
             let state = AgentStateView { config: to_json(&record.config), context, loads, runs };
             Ok(take(to_json(&state), &keys[1..]))
@@ -105,15 +115,42 @@ async fn one_session(call: &Invocation<'_>, key: SessionKey) -> Result<Option<Se
     Ok(Some(SessionRowView { loads: Some(loads), pipeline, ..row }))
 }
 
-/// Returns the runs of a pipeline by session: those of its first [`RUNS`] sessions.
-async fn all_runs(call: &Invocation<'_>, id: &AgentId) -> Result<BTreeMap<String, PipelineRunView>, OpError> {
-    let found = call.venue.store.sessions(&call.caller.owner, Some(id), None, RUNS).await?;
+/// Returns the run of one session of a pipeline by its session; none if it has no run.
+async fn one_run(
+    call: &Invocation<'_>,
+    id: &AgentId,
+    session: &str,
+) -> Result<BTreeMap<String, PipelineRunView>, OpError> {
+    let Ok(session) = SessionId::new(session) else { return Ok(BTreeMap::new()) };
+    let key = SessionKey { agent: id.clone(), session };
+    let found = sessions::find(call.venue, &call.caller.owner, &key).await?;
     let reader = call.caller.reading_authority();
-    let run = |facts: &SessionFacts| {
-        let run = sessions::state(facts).pipeline?;
-        Some((facts.key.session.to_string(), PipelineRunView::for_reader(&run, &reader)))
-    };
-    Ok(found.iter().filter_map(run).collect())
+    Ok(found.iter().filter_map(|facts| run_of_session(facts, &reader)).collect())
+}
+
+/// Returns the runs of a pipeline by session: those of its first [`RUNS`] sessions, up to [`RUNS_BYTES`].
+async fn all_runs(call: &Invocation<'_>, id: &AgentId) -> Result<BTreeMap<String, PipelineRunView>, OpError> {
+    let reader = call.caller.reading_authority();
+    let (mut runs, mut left, mut seen) = (BTreeMap::new(), RUNS_BYTES, 0);
+    // States may be large, so only a few are in memory at a time.
+    let mut sessions = call.venue.store.all_sessions(&call.caller.owner, Some(id)).page_size(RUNS_STEP);
+    while seen < RUNS {
+        let Some(page) = sessions.next().await? else { break };
+        seen += page.len();
+        for (session, run) in page.iter().filter_map(|facts| run_of_session(facts, &reader)) {
+            let bytes = serde_json::to_vec(&run.state).map_or(usize::MAX, |text| text.len());
+            let Some(rest) = left.checked_sub(bytes) else { return Ok(runs) };
+            left = rest;
+            runs.insert(session, run);
+        }
+    }
+    Ok(runs)
+}
+
+/// Returns the run of a session as a reader may see it, with the session's id.
+fn run_of_session(facts: &SessionFacts, reader: &Authority) -> Option<(String, PipelineRunView)> {
+    let run = sessions::state(facts).pipeline?;
+    Some((facts.key.session.to_string(), PipelineRunView::for_reader(&run, reader)))
 }
 
 /// Returns an agent's own documents. People and the agent may read them, and other agents with a capability that names

@@ -17,6 +17,7 @@ use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
 use crate::domain::limits::COMMIT_CONFLICTS;
+use crate::domain::pipeline_run::StepFailure;
 use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
 use crate::domain::turn::decide::Decision;
@@ -108,8 +109,7 @@ pub(crate) async fn commit(
                 if conflicts.iter().any(|conflict| conflict.key == keys::POLICY) {
                     policy = recheck_authority(worker, turn_base, agent, turn, &mut decision).await?;
                 }
-                let results = turn_base.workspace.rebase().await?;
-                update_results(decision.results_record_mut(), &results, &turn.input().config);
+                rebase_writes(turn_base, turn, &mut decision).await?;
             }
         }
     }
@@ -183,10 +183,23 @@ async fn recheck_authority(
     turn_base.workspace.drop_calls(&calls).await;
     recheck::show_denials(decision.results_record_mut(), &denied);
     decision.remove_approvals(&calls);
+    let failure = |(call, text): &(u32, String)| (*call, StepFailure::new(ErrorCode::CapDenied, text));
+    output::fail_steps(turn_base, turn, decision, denied.iter().map(failure).collect()).await;
     refuse_if_stopped(turn_base, agent, &policy, turn, decision).await;
     output::fail_if_denied(turn_base, turn, decision, &now).await;
     decision.narrow_authority(now);
     Ok(version)
+}
+
+/// Applies the writes of a turn again to the newer version. The run of a pipeline fails if its call can't be made there.
+async fn rebase_writes(turn_base: &TurnBase, turn: &Turn, decision: &mut Decision) -> Result<(), RunStop> {
+    let mut results = turn_base.workspace.rebase().await?;
+    let failed = output::failed_writes(decision.results_record(), &results);
+    if output::fail_steps(turn_base, turn, decision, failed).await {
+        results = turn_base.workspace.rebase().await?;
+    }
+    update_results(decision.results_record_mut(), &results, &turn.input().config);
+    Ok(())
 }
 
 /// Replaces the results of writes that ended otherwise on the newer version.

@@ -3,12 +3,15 @@
 use crate::domain::authority::Authority;
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::lattice::Path;
+use crate::domain::pipeline_run::StepFailure;
+use crate::domain::session::TurnRecord;
 use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
 use crate::venue::resources::scratchpad::NOTES;
 use crate::venue::workspace::{self, WorkspaceError, WriteOp};
 use crate::worker::lease::RunStop;
 use crate::worker::turn_base::TurnBase;
+use serde_json::Value;
 
 /// Index of the write, after those of a reply's calls.
 const OUTPUT_INDEX: u32 = workspace::OWN_WRITES;
@@ -55,10 +58,43 @@ pub(crate) async fn fail_if_denied(
 
 /// Fails a completed task whose grants are revoked, and undoes the writes of its output.
 pub(crate) async fn refuse(turn_base: &TurnBase, decision: &mut Decision, reason: &str) {
-    if decision.ended_task.as_ref().is_some_and(|(_, result)| result.status == JobStatus::Complete) {
+    fail_completed(turn_base, decision, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}")).await;
+}
+
+/// Fails a completed task, and undoes the writes of its output. Returns whether it was one.
+async fn fail_completed(turn_base: &TurnBase, decision: &mut Decision, code: ErrorCode, error: &str) -> bool {
+    let is_completed = decision.ended_task.as_ref().is_some_and(|(_, result)| result.status == JobStatus::Complete);
+    if is_completed {
         turn_base.workspace.drop_calls(&[OUTPUT_INDEX, NOTES]).await;
-        fail(decision, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"));
+        fail(decision, code, error);
     }
+    is_completed
+}
+
+/// Fails the run of a pipeline some of whose calls have come to nothing at the commit, and the task that they completed.
+/// Returns whether there was such a task: the workspace must be rebased then.
+pub(crate) async fn fail_steps(
+    turn_base: &TurnBase,
+    turn: &Turn,
+    decision: &mut Decision,
+    failed: Vec<(u32, StepFailure)>,
+) -> bool {
+    if turn.input().config.pipeline.is_none() || failed.is_empty() {
+        return false;
+    }
+    let Some(StepFailure { code, text }) = decision.fail_steps(failed) else { return false };
+    fail_completed(turn_base, decision, code, &text).await
+}
+
+/// Returns the calls of a turn whose writes can't be made on the newer version, and why.
+pub(crate) fn failed_writes(
+    record: &TurnRecord,
+    results: &[(u32, Result<Value, WorkspaceError>)],
+) -> Vec<(u32, StepFailure)> {
+    let is_call = |call: &u32| usize::try_from(*call).is_ok_and(|at| at < record.calls.len());
+    let failure = |error: &WorkspaceError| StepFailure::new(ErrorCode::TaskFailed, &error.to_string());
+    let failed = results.iter().filter(|(call, _)| is_call(call));
+    failed.filter_map(|(call, result)| Some((*call, failure(result.as_ref().err()?)))).collect()
 }
 
 pub(crate) fn fail(decision: &mut Decision, code: ErrorCode, error: &str) {

@@ -5,10 +5,9 @@ use super::reply_subject::parse_reply_to;
 use super::settle::{REDELIVERY_DELAY, settle};
 use crate::bus::Delivery;
 use crate::domain::decode;
-use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
 use crate::store::{Admit, FinishOutcome, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::ingress;
-use crate::venue::jobs;
 use crate::venue::outbox;
 use crate::worker::lease::outage::{pause, return_grant};
 use crate::worker::session;
@@ -45,11 +44,7 @@ pub(super) async fn admit_and_run(
     let metrics = &worker.venue.metrics;
     match answer.intake {
         Intake::Nothing | Intake::ReplaceRunning => {}
-        Intake::New => {
-            metrics.count_admitted(kind, "new");
-            let wait = worker.venue.now().elapsed_since(delivery.published);
-            metrics.progress.queue_wait.observe(wait.as_secs_f64());
-        }
+        Intake::New => count_new(worker, delivery, kind),
         Intake::Duplicate => {
             metrics.count_admitted(kind, "duplicate");
             answer_duplicate(worker, delivery, &admit).await;
@@ -97,24 +92,18 @@ pub(super) async fn admit_and_run(
     Stage::Idle.enter(&admit.session);
 }
 
-/// Answers a duplicate of a task whose job has ended: nothing else would answer it. As with any `replyTo`, nobody may
-/// listen.
+/// Counts an event that is new, and how long it has waited in the queue.
+fn count_new(worker: &Worker, delivery: &Delivery, kind: &'static str) {
+    let (metrics, now) = (&worker.venue.metrics, worker.venue.now());
+    metrics.count_admitted(kind, "new");
+    metrics.progress.queue_wait.observe(now.elapsed_since(delivery.published).as_secs_f64());
+}
+
+/// Answers a duplicate of a task whose job has ended.
 async fn answer_duplicate(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| &open.job);
-    let (Some(job), Some(subject)) = (job, parse_reply_to(&delivery.body)) else { return };
-    let answered = match jobs::get(&worker.venue, &admit.owner, job).await {
-        Ok(Some(Job { head, result: Some(result), .. })) => {
-            let answer = outbox::repeat_completion(&worker.venue.key, &head, &result, subject);
-            let venue = &worker.venue;
-            let published = outbox::publish_shortened(&*venue.bus, &venue.key, &admit.owner, &answer).await;
-            published.map_err(|error| error.to_string())
-        }
-        // Its completion goes to the same subject: another one would have been a conflict.
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
-    };
-    if let Err(error) = answered {
-        tracing::warn!(%job, error, "duplicate not answered; its job can be read");
+    if let (Some(job), Some(subject)) = (job, parse_reply_to(&delivery.body)) {
+        ingress::repeat_answer(&worker.venue, &admit.owner, job, subject).await;
     }
 }
 

@@ -177,14 +177,13 @@ impl DueSession {
 impl Acknowledge for DueSession {
     async fn ack(&self) {}
 
-    /// Wakes the session after the delay.
+    /// Wakes the session after the delay, and at once if the worker stops: no message brings it to another one.
     async fn nak(&self, delay: Duration) {
         let (worker, owner, session) = (Arc::clone(&self.worker), self.owner.clone(), self.session.clone());
         self.worker.shutdown.spawn_turn("wake", async move {
             let stop = worker.shutdown.stop_token().clone();
-            if stop.run_until_cancelled(tokio::time::sleep(delay)).await.is_some() {
-                worker.venue.wake(&owner, &session).await;
-            }
+            stop.run_until_cancelled(tokio::time::sleep(delay)).await;
+            worker.venue.wake(&owner, &session).await;
         });
     }
 

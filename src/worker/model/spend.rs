@@ -11,7 +11,7 @@ use crate::domain::rate::{self, RateWait};
 use crate::domain::spend::ModelUse;
 use crate::domain::time::Millis;
 use crate::domain::turn::fallback::NoReplyReason;
-use crate::domain::turn::{FinalTurn, ModelFailure, Observation, Turn, limit_code};
+use crate::domain::turn::{FinalTurn, ModelFailure, Observation, Turn, TurnInput, limit_code};
 use crate::domain::wait::WaitCause;
 use crate::model::meter::CallMeter;
 use crate::store::StoreError;
@@ -126,11 +126,9 @@ pub(crate) async fn call_model(
     }
     let charge = charge(&observed, &meter, prompt, ratio);
     let spent = charge.map_or_else(ModelUse::default, |charge| ModelUse::of_charge(charge, price));
-    worker.venue.metrics.models.record_use(&request.model.provider, &request.model.name, &spent);
-    let agent = turn_input.session.agent.as_str();
-    worker.venue.metrics.agents.record_use(agent, spent.input.saturating_add(spent.output), spent.nano);
+    record_use(worker, turn_input, request, &spent);
     let used = charge.map(|charge| charge.usage);
-    let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
+    let tokens = spent.input.saturating_add(spent.output);
     let counting = async {
         if used.is_some()
             && let Some(counted) = counted.take()
@@ -149,6 +147,14 @@ pub(crate) async fn call_model(
         tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
     }
     Ok(ModelCallResult::Finished(Box::new(refuse_cut_reply(cut, observed)), spent))
+}
+
+/// Counts what a call used, by model and by agent.
+fn record_use(worker: &Worker, turn_input: &TurnInput, request: &ModelRequest, spent: &ModelUse) {
+    let metrics = &worker.venue.metrics;
+    metrics.models.record_use(&request.model.provider, &request.model.name, spent);
+    let agent = turn_input.session.agent.as_str();
+    metrics.agents.record_use(agent, spent.input.saturating_add(spent.output), spent.nano);
 }
 
 /// Refuses a reply that used all that a limit left: it isn't complete.

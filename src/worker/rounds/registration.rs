@@ -72,7 +72,7 @@ async fn sign_if_due(
     let (venue, steady) = (&worker.venue, worker.venue.clock.steady());
     me.leaving = worker.shutdown.stop_token().is_cancelled();
     me.busy = u32::try_from(venue.metrics.slots_busy.get()).unwrap_or_default();
-    venue.metrics.progress.outbox_waiting.set(i64::try_from(worker.relay.waiting()).unwrap_or(i64::MAX));
+    venue.metrics.progress.outbox_waiting.set(i64::try_from(worker.relay.count_waiting()).unwrap_or(i64::MAX));
     me.at_share = worker.slots.owners_at_share(AT_SHARE);
     let is_due = signed.as_ref().is_none_or(|signed| {
         let is_other = (signed.busy, &signed.at_share) != (me.busy, &me.at_share);

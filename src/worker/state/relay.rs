@@ -57,7 +57,7 @@ impl Relay {
     }
 
     /// Returns the number of commits whose messages wait here.
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn count_waiting(&self) -> usize {
         self.0.max_capacity().saturating_sub(self.0.capacity())
     }
 

@@ -18,7 +18,6 @@ use crate::support::venue::TestVenue;
 use client::{A2aClient, Binding};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const RULES: &str = r#"
@@ -119,11 +118,9 @@ impl Desk {
     }
 }
 
-/// A message of one text. Each is another one, also under the id of another: the same message begins a task once.
+/// A message of one text.
 fn text(id: &str, text: &str) -> Value {
-    static MADE: AtomicUsize = AtomicUsize::new(0);
-    let part = json!({"text": text, "metadata": {"made": MADE.fetch_add(1, Ordering::Relaxed)}});
-    json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [part]}})
+    json!({"message": {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}]}})
 }
 
 /// The same as an answer to a task.

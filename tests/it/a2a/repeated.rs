@@ -75,21 +75,12 @@ async fn two_agents_may_have_one_context_and_one_message_id() {
             tasks.push(desk.client(agent, binding).ok("SendMessage", message.clone()).await["task"]["id"].clone());
         }
         assert_ne!(tasks[0], tasks[1]);
-        // An empty context, as some clients write it, is none: each message begins one, once.
+        // An empty context, as some clients write it, is none: each message begins one.
         message["message"]["contextId"] = json!("");
         message["message"]["taskId"] = json!("");
-        message["message"]["messageId"] = json!(format!("m-{binding:?}"));
         let client = desk.client("clerk", binding);
-        let first = client.ok("SendMessage", message.clone()).await["task"].clone();
-        let again = client.ok("SendMessage", message.clone()).await["task"].clone();
-        assert_eq!((&again["id"], &again["contextId"]), (&first["id"], &first["contextId"]));
-        message["message"]["messageId"] = json!(format!("n-{binding:?}"));
-        let other = client.ok("SendMessage", message.clone()).await["task"].clone();
-        assert_ne!(other["contextId"], first["contextId"]);
-        let other_agent = desk.client("slow", binding).ok("SendMessage", message.clone()).await["task"].clone();
-        assert_ne!(other_agent["id"], other["id"]);
-        message["message"]["parts"] = json!([{"text": "something else"}]);
-        assert_ne!(client.ok("SendMessage", message).await["task"]["id"], other["id"]);
+        let first = client.ok("SendMessage", message.clone()).await["task"]["contextId"].clone();
+        assert_ne!(client.ok("SendMessage", message).await["task"]["contextId"], first);
     }
 }
 

@@ -1,18 +1,20 @@
 //! Messages to agents elsewhere, and what becomes of their tasks.
 
-use super::{CallerSite, told};
+use super::{CallerSite, asked_of_model, told};
 use crate::mcp_client::any_loopback;
-use crate::support::a2a_server::{A2aReply, A2aTestServer, task};
+use crate::support::a2a_server::{A2aAsked, A2aReply, A2aTestServer, task};
 use crate::support::operate::{boss, operate};
-use crate::support::venue::TestVenue;
+use crate::support::venue::{TestVenue, all_jobs};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use trellis::domain::job::JobStatus;
+use tempfile::TempDir;
+use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::venue::a2a_agents::prepare_path;
 use trellis::venue::a2a_client::{A2aAgents, A2aEndpoint, VenueRemoteAgent};
 use trellis::venue::jobs::{self, CancelOutcome};
+use trellis::venue::operation::Caller;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_waited_for_in_both_bindings() {
@@ -60,7 +62,7 @@ async fn a_question_is_answered_in_the_same_task() {
     let sent = server.asked("SendMessage");
     assert_eq!((sent.len(), &sent[1].message()["taskId"]), (2, &json!("t-1")));
     assert_ne!(sent[0].message()["messageId"], sent[1].message()["messageId"]);
-    let prompts: String = site.venue.model_calls().iter().map(ToString::to_string).collect();
+    let prompts = asked_of_model(&site, &job).await;
     assert!(prompts.contains("Which size?") && prompts.contains("input-required"), "the model reads the question");
 }
 
@@ -105,6 +107,7 @@ async fn every_error_of_the_protocol_says_what_to_do() {
         (-32_009, "another version of the protocol"),
         (-32_602, "the agent refuses the request: no such luck"),
         (-32_603, "outcome unknown"),
+        (-32_000, "outcome unknown"),
     ] {
         let server = A2aTestServer::start("JSONRPC", 0, move |asked| {
             (asked.operation() == "SendMessage").then_some(A2aReply::Error(code))
@@ -145,16 +148,66 @@ async fn a_cancelled_job_cancels_its_task() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_caller_outside_turns_gets_the_job() {
-    let server = A2aTestServer::start("JSONRPC", 0, |_| None).await;
+/// A venue with an agent elsewhere that all owners share.
+async fn sharing_venue(server: &A2aTestServer) -> (TestVenue, TempDir) {
     let settings = serde_json::from_value(json!({"name": "partner", "url": server.url()})).unwrap();
     let endpoint = Arc::new(A2aEndpoint::of_venue(settings, any_loopback(), None).unwrap());
     let own = VenueRemoteAgent { endpoint, is_shared: true };
-    let (mut venue, _dir) = TestVenue::embedded("").await;
+    let (mut venue, dir) = TestVenue::embedded("").await;
     let inner = Arc::get_mut(&mut venue.venue).unwrap();
     inner.catalog = trellis::ops::catalog(true).with_a2a(A2aAgents::new([own]));
     venue.worker();
+    (venue, dir)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_owner_reaches_tasks_of_another_at_a_shared_agent() {
+    let server = A2aTestServer::start("JSONRPC", 0, |_| None).await;
+    let (venue, _dir) = sharing_venue(&server).await;
+    let (ann, bob) = (boss(&venue.owner), boss(&"local/you".parse().unwrap()));
+    prepare_path(&venue.venue, &venue.owner, "a2a:partner:send").await.unwrap();
+    let send = async |caller: &Caller, input: Value| operate(&venue.venue, caller, "a2a:partner:send", input).await;
+    let found = send(&ann, json!({"message": "hi"})).await.unwrap();
+    let (task, context) = (&found["output"]["taskId"], &found["output"]["contextId"]);
+    for (who, caller, input) in [
+        ("a stranger with the agent's id", &bob, json!({"task": "t-1"})),
+        ("a stranger with the id of the first", &bob, json!({"task": task})),
+        ("a stranger in the context of the first", &bob, json!({"message": "hi", "context": context})),
+        ("the first with a context of its own making", &ann, json!({"message": "hi", "context": "c-1"})),
+    ] {
+        let refused = send(caller, input).await.unwrap_err().to_string();
+        assert!(refused.contains("of an earlier result of this owner"), "{who}: {refused}");
+    }
+    assert_eq!((server.asked("SendMessage").len(), server.asked("GetTask").len()), (1, 1));
+    let again = send(&ann, json!({"message": "more", "task": task, "context": context})).await.unwrap();
+    assert_eq!(again["output"]["text"], "found it", "{again}");
+    let sent = server.asked("SendMessage");
+    let last = sent[1].message();
+    assert_eq!((&last["taskId"], &last["contextId"]), (&json!("t-1"), &json!("c-1")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_may_have_left_stays_an_unknown_outcome() {
+    let hang = |asked: &A2aAsked| (asked.operation() == "SendMessage").then_some(A2aReply::Hang);
+    let server = A2aTestServer::start("JSONRPC", 0, hang).await;
+    let site = CallerSite::new().await;
+    site.agent("clerk", &server, json!({"timeout": 1, "repeatable": true})).await;
+    site.venue.submit("clerk", "t1", json!("go")).await;
+    until_asked(&server, "SendMessage").await;
+    // The place changes while the answer to the first try is waited for.
+    site.agent("clerk", &server, json!({"timeout": 1, "headers": {"X-Key": "k"}})).await;
+    let all = all_jobs(&site.venue.venue, &site.venue.owner).await;
+    let call = all.iter().find(|job| job.head.op.as_deref() == Some("v/ops/a2a/task")).unwrap();
+    let ended = site.venue.ended(&call.head.id).await.result.unwrap();
+    let why = ended.error.unwrap();
+    assert!(why.contains("outcome unknown") && why.contains("since the call was made"), "{why}");
+    assert_eq!(ended.error_code, Some(ErrorCode::OutcomeUnknown));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_outside_turns_gets_the_job() {
+    let server = A2aTestServer::start("JSONRPC", 0, |_| None).await;
+    let (venue, _dir) = sharing_venue(&server).await;
     let caller = boss(&venue.owner);
     prepare_path(&venue.venue, &venue.owner, "a2a:partner:send").await.unwrap();
     let found: Value = operate(&venue.venue, &caller, "a2a:partner:send", json!({"message": "hi"})).await.unwrap();

@@ -13,8 +13,11 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tempfile::TempDir;
+use trellis::domain::context::assemble::assemble;
+use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
 use trellis::domain::secret::KeyRing;
+use trellis::venue::ledger;
 use trellis::venue::secrets::Vault;
 
 /// `clerk` sends its input to the agent elsewhere, and ends with what that has said; `talker` answers its question.
@@ -67,6 +70,18 @@ impl CallerSite {
     pub async fn agent(&self, id: &str, server: &A2aTestServer, more: Value) {
         self.venue.agent(id, partner_agent(&server.url(), more)).await;
     }
+}
+
+/// What the model was asked in the turns of a job: its messages, and the tools that it was shown.
+pub async fn asked_of_model(site: &CallerSite, job: &Job) -> String {
+    let key = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+    let mut all = String::new();
+    for record in site.venue.turns(key.agent.as_str(), key.session.as_str()).await {
+        let past = ledger::load(&*site.venue.venue.store, &site.venue.owner, &key, record.turn).await.unwrap().unwrap();
+        let request = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
+        all.push_str(&format!("{request:?}\n"));
+    }
+    all
 }
 
 /// The configuration of an agent with the tool of an agent elsewhere.

@@ -392,7 +392,8 @@ async fn probes_and_scrapes_are_answered() {
         let about = &template["metadata"]["annotations"];
         assert_eq!(about.is_object(), role == "worker", "{role}");
         if let Some(path) = about["prometheus.io/path"].as_str() {
-            assert!(graceful_stop::get(url, path).await.1.ends_with("# EOF\n"), "{role}");
+            let scrape = graceful_stop::get(url, path).await.1;
+            assert!(scrape.starts_with("# HELP trellis_") && scrape.ends_with('\n'), "{role}: {scrape}");
             assert_eq!(about["prometheus.io/port"], container["ports"][0]["containerPort"].to_string());
         }
     }

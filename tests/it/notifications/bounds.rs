@@ -2,8 +2,10 @@
 
 use crate::support::venue::{TestVenue, all_jobs};
 use serde_json::json;
+use std::time::Duration;
 use trellis::domain::authority::Authority;
 use trellis::domain::authority::envelope::Envelope;
+use trellis::domain::authority::policy::Revocation;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::ids::JobId;
 use trellis::domain::invocation::OperationCaller;
@@ -14,7 +16,9 @@ use trellis::domain::time::Millis;
 use trellis::domain::webhook::{Webhook, WebhookName};
 use trellis::store::{DocWrite, keys};
 use trellis::venue::agents::lifecycle;
-use trellis::venue::notifications::{self, hooks};
+use trellis::venue::notifications::{self, deliver, hooks};
+use trellis::venue::operation_jobs::{self, RunOutcome, RunTerms};
+use trellis::venue::policy;
 
 const RULES: &str = "[[rule]]\nthen = { text = \"done\" }\n";
 
@@ -26,7 +30,7 @@ async fn webhook(venue: &TestVenue, kinds: &[NotificationKind]) {
         authority: Authority::without_limits(),
         envelope: Envelope::default(),
         principal: Principal::ANYBODY,
-        token_owner: None,
+        token_owner: Some(venue.owner.clone()),
     };
     let hook = Webhook {
         name: WebhookName::new("phone").unwrap(),
@@ -93,4 +97,46 @@ async fn what_has_no_room_is_dropped_and_counted() {
     let shown = hooks::views(&venue.venue, &venue.owner).await.unwrap();
     assert_eq!((shown.items[0].dropped, shown.items[0].failed, shown.dropped), (1, 0, 0), "{shown:?}");
     assert!(pending(&venue).await.is_empty(), "it doesn't wait");
+}
+
+/// Revokes the caller who set the webhook, and runs the one delivery that there is.
+async fn run_revoked(venue: &TestVenue) {
+    let revocation = Revocation {
+        id: "r".into(),
+        path: None,
+        holder: Some("local/me".into()),
+        grant: None,
+        reason: None,
+        by: "an operator".into(),
+        at: venue.venue.now(),
+    };
+    policy::revoke(&venue.venue, &venue.owner, revocation).await.unwrap().unwrap();
+    let job = all_jobs(&venue.venue, &venue.owner).await.remove(0).head.id;
+    let terms = RunTerms { worker: "w", lease: Duration::from_secs(60), crash_limit: 3 };
+    let held = operation_jobs::acquire(&venue.venue, &venue.owner, &job, terms).await.unwrap().unwrap();
+    let end = deliver::run(&venue.venue, &venue.owner, &held).await.unwrap();
+    assert!(matches!(&end, RunOutcome::Ended(result) if result.error.is_some()), "{end:?}");
+}
+
+#[tokio::test]
+async fn a_webhook_whose_caller_is_revoked_shows_what_it_lost() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    webhook(&venue, &[]).await;
+    suspend(&venue).await;
+    notifications::send_due(&venue.venue, &venue.owner).await.unwrap();
+    run_revoked(&venue).await;
+    let shown = hooks::views(&venue.venue, &venue.owner).await.unwrap();
+    assert_eq!((shown.items[0].failed, shown.items[0].undelivered.len()), (1, 1), "{shown:?}");
+}
+
+#[tokio::test]
+async fn a_late_delivery_leaves_nothing_of_a_deleted_webhook() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    webhook(&venue, &[]).await;
+    suspend(&venue).await;
+    notifications::send_due(&venue.venue, &venue.owner).await.unwrap();
+    assert!(hooks::delete(&venue.venue, &venue.owner, &WebhookName::new("phone").unwrap()).await.unwrap());
+    run_revoked(&venue).await;
+    let state = venue.venue.store.doc(&venue.owner, &keys::webhook_state("phone")).await.unwrap();
+    assert_eq!(state.value, None);
 }

@@ -2,7 +2,8 @@
 
 use super::embedded::{listed, up};
 use super::{HookAnswer, HookServer, SECRET};
-use serde_json::Value;
+use futures::future::join_all;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -126,6 +127,21 @@ async fn what_may_not_be_set_is_refused_with_the_reason() {
     let full = up.run(&["webhook", "set", "more-10", &url, "--secret", "s/HOOK"]);
     assert!(full.code != 0 && full.err.contains("at most 10 webhooks"), "{full:?}");
     assert!(!full.err.contains(SECRET));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_that_are_set_at_once_keep_their_bound() {
+    let hook = HookServer::willing().await;
+    let up = up(&hook, &[], &[]);
+    let client = reqwest::Client::new();
+    let body = json!({"url": hook.url(), "secret": {"$secret": "s/HOOK"}});
+    let set = |nth: usize| client.put(format!("{}/api/v1/webhooks/more-{nth}", up.url)).json(&body).send();
+    let answers = join_all((0..30).map(set)).await;
+    let count = answers.into_iter().filter(|answer| answer.as_ref().unwrap().status().is_success()).count();
+    let listed: Value = serde_json::from_str(&up.run(&["webhook", "list", "--output", "json"]).ok()).unwrap();
+    let webhooks = listed["items"].as_array().unwrap().len();
+    // One is set already.
+    assert!(count > 0 && webhooks == count + 1 && webhooks <= 10, "{count} set: {listed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

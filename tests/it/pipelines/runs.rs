@@ -9,7 +9,7 @@ use trellis::domain::event::Submission;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::venue::jobs;
 
-const RULES: &str = r#"
+pub(super) const RULES: &str = r#"
 [[rule]]
 when = { prompt = "SLOW" }
 then = { text = "slow", delay_ms = 1000 }
@@ -35,23 +35,23 @@ then = { text = "done" }
 "#;
 
 /// An agent that is written inside of a step.
-fn inline(prompt: &str) -> Value {
+pub(super) fn inline(prompt: &str) -> Value {
     let model = json!({"provider": "scripted", "name": "rules"});
     json!({"model": model, "systemPrompt": prompt, "defaultTools": false})
 }
 
-async fn venue(steps: Value, kind: &str) -> (TestVenue, tempfile::TempDir) {
+pub(super) async fn venue(steps: Value, kind: &str) -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
     venue.agent("flow", json!({"pipeline": {"kind": kind, "steps": steps}})).await;
     venue.worker();
     (venue, dir)
 }
 
-async fn read(venue: &TestVenue, path: &str) -> Value {
+pub(super) async fn read(venue: &TestVenue, path: &str) -> Value {
     operate(&venue.venue, &boss(&venue.owner), "v/ops/lattice/read", json!({"path": path})).await.unwrap()
 }
 
-fn error(job: &Job) -> (Option<ErrorCode>, String) {
+pub(super) fn error(job: &Job) -> (Option<ErrorCode>, String) {
     let result = job.result.clone().unwrap();
     (result.error_code, result.error.unwrap_or_default())
 }

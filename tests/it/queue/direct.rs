@@ -63,6 +63,25 @@ async fn a_direct_submission_is_acknowledged_as_a_publish() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_has_ended_answers_a_repetition_too() {
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let (_worker, _serve, url) = fleet.start_all();
+    run(fleet.path(), &["agent", "apply", "echo.toml", "--url", &url]).ok();
+    let (client, context) = context_of(&fleet).await;
+    let inbox = client.new_inbox();
+    let mut answers = client.subscribe(inbox.clone()).await.unwrap();
+    client.flush().await.unwrap();
+    let subject = format!("{}.do.local.me.echo.task", fleet.prefix);
+    for is_known in [false, true] {
+        let ack = submit(&context, &subject, "one", json!({"input": "hi", "replyTo": inbox})).await;
+        assert_eq!(ack.unwrap().1, is_known);
+        let completion = timeout(LIMIT, answers.next()).await.expect("an answer to each submission").unwrap();
+        let completion: Value = serde_json::from_slice(&completion.payload).unwrap();
+        assert_eq!((&completion["id"], &completion["status"]), (&json!("one"), &json!("COMPLETE")), "{completion}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_direct_submission_is_told_why_at_once() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     let (_worker, _serve, url) = fleet.start_all();
@@ -113,7 +132,9 @@ async fn a_server_stands_in_while_there_is_no_worker() {
     run(fleet.path(), &["agent", "apply", "echo.toml", "--url", &url]).ok();
     worker.signal("TERM");
     worker.ended();
-    let (_client, context) = context_of(&fleet).await;
+    let (client, context) = context_of(&fleet).await;
+    let mut done = client.subscribe(format!("{}.out.local.me.echo.*", fleet.prefix)).await.unwrap();
+    client.flush().await.unwrap();
     let subject = format!("{}.do.local.me.echo.task", fleet.prefix);
     let begun = tokio::time::Instant::now();
     while let Err(error) = submit(&context, &subject, "one", json!({"input": "hi"})).await {
@@ -121,8 +142,9 @@ async fn a_server_stands_in_while_there_is_no_worker() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let _worker = fleet.start("worker");
-    let done = fleet.publish(&["submit", "echo", "hi", "--id", "one", "--wait=60s"]).ok();
-    assert!(done.contains("hi"), "{done}");
+    let completion = timeout(LIMIT, done.next()).await.expect("a completion").unwrap();
+    let completion: Value = serde_json::from_slice(&completion.payload).unwrap();
+    assert_eq!((&completion["id"], &completion["status"]), (&json!("one"), &json!("COMPLETE")), "{completion}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -131,10 +131,14 @@ fn work_over_http_and_the_queue_counts_in_a_fleet() {
     work_becomes(&api, |work| work["work"] == 6);
     worker.signal("KILL");
     worker.ended();
-    // Nobody takes what comes now.
+    // Nobody takes what comes now: a server would stand in for the worker.
+    serve.signal("TERM");
+    serve.ended();
     for n in 0..3 {
         fleet.publish(&["submit", "slow", "x", "--id", &format!("q{n}")]).ok();
     }
+    let mut serve = fleet.start("serve");
+    let api = serve.says("HTTP API on ").split(' ').next().unwrap().to_owned();
     let work = work_becomes(&api, |work| work["messages"] == 3 && work["work"].as_i64() >= Some(9));
     assert!(work["oldestSeconds"].as_i64() >= Some(0), "{work}");
     let audit = fleet.run(&["audit"]);

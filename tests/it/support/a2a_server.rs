@@ -143,12 +143,7 @@ impl Drop for A2aTestServer {
     }
 }
 
-async fn asked(
-    State(state): State<Arc<AgentState>>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+async fn asked(State(state): State<Arc<AgentState>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
     let path = uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);

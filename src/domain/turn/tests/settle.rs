@@ -3,7 +3,7 @@
 use super::*;
 use crate::approval::{Approval, ApprovalSubject, ApprovalVerdict, CallPlace};
 
-fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutcome {
+pub(super) fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutcome {
     let place = CallPlace { owner, session, turn: 5, call, start: Some(Millis(1)) };
     let subject = ApprovalSubject::Call {
         operation: "v/ops/lattice/read".into(),
@@ -36,18 +36,18 @@ fn waiting() -> (TurnInput, Decision) {
     (turn_input.clone(), drive(turn_input, reply, outcomes))
 }
 
-fn after(turn_input: &TurnInput, decision: &Decision, inbox: Vec<PendingEvent>) -> (SessionRun, TurnInput) {
+pub(super) fn after(turn_input: &TurnInput, decision: &Decision, inbox: Vec<PendingEvent>) -> (SessionRun, TurnInput) {
     let run = SessionRun::new(5, decision.state.clone(), inbox, false);
     let plan = run.plan_for_answers();
     let next = TurnInput { turn: 6, state: run.state.clone(), plan, ..turn_input.clone() };
     (run, next)
 }
 
-fn answer(verdict: ApprovalVerdict) -> ApprovalAnswer {
+pub(super) fn answer(verdict: ApprovalVerdict) -> ApprovalAnswer {
     ApprovalAnswer { by: "a person".into(), at: NOW, verdict }
 }
 
-fn approved() -> ApprovalAnswer {
+pub(super) fn approved() -> ApprovalAnswer {
     answer(ApprovalVerdict::Approved { arguments: None, scopes: None })
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::{AUTHORIZATION_HEADER, BusError, DirectSubmission, ID_HEADER, subject};
 use super::NatsBus;
+use super::options::TIMEOUT;
 use async_nats::Subscriber;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
@@ -32,7 +33,8 @@ impl DirectSubscription {
                 message = self.messages.next() => return message.map(|message| (message, self)),
             }
         }
-        let message = self.messages.next().await?;
+        // Without a connection the driver doesn't end the subscription.
+        let message = tokio::time::timeout(TIMEOUT, self.messages.next()).await.ok().flatten()?;
         Some((message, self))
     }
 }
@@ -46,11 +48,11 @@ fn decode_submission(prefix: &str, message: async_nats::Message) -> Option<Direc
     let to = subject::parse_direct(prefix, &message.subject);
     // Of one without a reply subject nobody would know that it was taken.
     let reply = message.reply?.to_string();
-    Some(DirectSubmission { to, id, authorization, body: message.payload, reply })
+    Some(DirectSubmission { to, id, authorization, body: message.payload, reply, bytes: message.length })
 }
 
 impl NatsBus {
-    /// Implements [`super::Bus::direct_submissions`].
+    /// Implements [`super::LiveFeed::direct_submissions`].
     pub(super) async fn listen_direct(
         &self,
         until: CancellationToken,
@@ -63,5 +65,26 @@ impl NatsBus {
         let messages = stream::unfold(subscription, |subscription| subscription.next().boxed());
         let submission = move |message| std::future::ready(decode_submission(&prefix, message));
         Ok(messages.filter_map(submission).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn the_size_of_a_submission_counts_its_headers() {
+        let message = async_nats::Message {
+            subject: "trellis.do.t.u.a.task".into(),
+            reply: Some("_INBOX.x".into()),
+            payload: Bytes::from_static(b"{}"),
+            headers: None,
+            status: None,
+            description: None,
+            length: 900_000,
+        };
+        let submission = decode_submission("trellis", message).unwrap();
+        assert_eq!((submission.bytes, submission.body.len()), (900_000, 2));
     }
 }

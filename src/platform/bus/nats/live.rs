@@ -1,6 +1,8 @@
 //! Live text of jobs, from the stream that keeps it for some minutes; and questions about jobs.
 
-use super::super::{AUTHORIZATION_HEADER, BusError, JobQuestion, LiveFeed, LivePiece, LiveSubject, subject};
+use super::super::{
+    AUTHORIZATION_HEADER, BusError, DirectSubmission, JobQuestion, LiveFeed, LivePiece, LiveSubject, subject,
+};
 use super::{NatsBus, streams};
 use crate::domain::ids::JobId;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -8,6 +10,7 @@ use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use std::collections::HashSet;
+use tokio_util::sync::CancellationToken;
 
 /// Queue group whose members share the questions.
 const QUEUE_GROUP: &str = "trellis";
@@ -56,6 +59,13 @@ impl LiveFeed for NatsBus {
             stream.purge().filter(subject).await.map_err(|error| self.unavailable(&error))?;
         }
         Ok(())
+    }
+
+    async fn direct_submissions(
+        &self,
+        until: CancellationToken,
+    ) -> Result<BoxStream<'static, DirectSubmission>, BusError> {
+        self.listen_direct(until).await
     }
 
     async fn questions(&self) -> Result<BoxStream<'static, JobQuestion>, BusError> {

@@ -32,8 +32,8 @@ mod streams;
 mod witness;
 
 use super::{
-    Alarms, Bus, BusError, BusMessage, Delivery, DirectSubmission, LiveFeed, LiveSubject, MessageAddress, Signal,
-    UndecodedMessage, WhenEmpty, Witness, error_chain, headers, subject,
+    Alarms, Bus, BusError, BusMessage, Delivery, LiveFeed, LiveSubject, MessageAddress, Signal, UndecodedMessage,
+    WhenEmpty, Witness, error_chain, headers, subject,
 };
 use crate::config::mask_url;
 use crate::domain::ids::{JobId, Owner};
@@ -61,7 +61,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio_util::sync::CancellationToken;
 
 /// Pause and tries while another publish on the same subject, or with the same id, is in flight.
 const IN_FLIGHT_WAIT: Duration = Duration::from_millis(5);
@@ -292,13 +291,6 @@ impl Bus for NatsBus {
             State::Connected => None,
             State::Disconnected | State::Pending => Some(*line.away_since.lock().get_or_insert_with(now)),
         }
-    }
-
-    async fn direct_submissions(
-        &self,
-        until: CancellationToken,
-    ) -> Result<BoxStream<'static, DirectSubmission>, BusError> {
-        self.listen_direct(until).await
     }
 
     async fn publish(&self, message: &BusMessage) -> Result<(), BusError> {

@@ -34,6 +34,10 @@ const BATCH_ID: &str = "Nats-Batch-Id";
 const BATCH_SEQUENCE: &str = "Nats-Batch-Sequence";
 const BATCH_COMMIT: &str = "Nats-Batch-Commit";
 
+/// Errors after which no batch is tried any more: the stream is set otherwise, or the server takes no ids in batches
+/// (2.12.0).
+const NO_BATCHES: [ErrorCode; 2] = [ErrorCode::ATOMIC_PUBLISH_DISABLED, ErrorCode::ATOMIC_PUBLISH_UNSUPPORTED_HEADER];
+
 /// A completion as it goes to the server.
 pub(super) struct OutMessage {
     pub(super) subject: String,
@@ -41,14 +45,14 @@ pub(super) struct OutMessage {
     pub(super) body: Bytes,
 }
 
-struct WaitingMessage {
+struct WaitingCompletion {
     message: Arc<OutMessage>,
     stored: oneshot::Sender<Result<(), BusError>>,
 }
 
 /// Completions that wait for the next batch.
 pub(super) struct OutBatches {
-    waiting: Mutex<VecDeque<WaitingMessage>>,
+    waiting: Mutex<VecDeque<WaitingCompletion>>,
     lanes: Semaphore,
     /// Earliest begin of the next batch.
     next_begin: Mutex<Option<Instant>>,
@@ -77,7 +81,7 @@ impl OutBatches {
     }
 
     /// Removes the next batch, oldest first, and sets the begin of the one after it.
-    fn take(&self) -> Vec<WaitingMessage> {
+    fn take(&self) -> Vec<WaitingCompletion> {
         let mut waiting = self.waiting.lock();
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(next) = waiting.front() {
@@ -87,7 +91,9 @@ impl OutBatches {
             }
             taken.extend(waiting.pop_front());
         }
-        *self.next_begin.lock() = (taken.len() > 1).then(|| Instant::now() + BATCH_EVERY);
+        if !taken.is_empty() {
+            *self.next_begin.lock() = (taken.len() > 1).then(|| Instant::now() + BATCH_EVERY);
+        }
         taken
     }
 }
@@ -108,7 +114,7 @@ impl NatsBus {
         }
         let message = Arc::new(message);
         let (stored, mut told) = oneshot::channel();
-        self.out.waiting.lock().push_back(WaitingMessage { message: Arc::clone(&message), stored });
+        self.out.waiting.lock().push_back(WaitingCompletion { message: Arc::clone(&message), stored });
         loop {
             let lane = tokio::select! {
                 biased;
@@ -121,9 +127,15 @@ impl NatsBus {
             };
             self.out.wait_for_begin().await;
             let batch = self.out.take();
-            if !batch.is_empty() {
-                self.publish_batch(batch).await;
+            if batch.is_empty() {
+                // Another lane has it already: to take a lane again would only spin until that one ends.
+                drop(lane);
+                return match told.await {
+                    Ok(result) => result,
+                    Err(_) => self.publish_alone(&message).await,
+                };
             }
+            self.publish_batch(batch).await;
             drop(lane);
         }
     }
@@ -135,7 +147,7 @@ impl NatsBus {
 
     /// Publishes a batch and tells each of its senders. A refused batch, e.g. with a completion that is stored already,
     /// goes once more message by message.
-    async fn publish_batch(&self, batch: Vec<WaitingMessage>) {
+    async fn publish_batch(&self, batch: Vec<WaitingCompletion>) {
         let end = match &batch[..] {
             [_] => Err(BatchFailure::Refused),
             messages => self.try_batch(messages).await,
@@ -144,7 +156,7 @@ impl NatsBus {
             Ok(()) => tell_all(batch, &Ok(())),
             Err(BatchFailure::Unknown(error)) => tell_all(batch, &Err(error)),
             Err(BatchFailure::Refused) => {
-                let alone = batch.into_iter().map(async |WaitingMessage { message, stored }| {
+                let alone = batch.into_iter().map(async |WaitingCompletion { message, stored }| {
                     let _ = stored.send(self.publish_alone(&message).await);
                 });
                 join_all(alone).await;
@@ -153,12 +165,12 @@ impl NatsBus {
     }
 
     /// Publishes messages as one atomic batch: all are stored, or none.
-    async fn try_batch(&self, messages: &[WaitingMessage]) -> Result<(), BatchFailure> {
+    async fn try_batch(&self, messages: &[WaitingCompletion]) -> Result<(), BatchFailure> {
         let line = self.working_line().await.map_err(BatchFailure::Unknown)?;
         let mut lost = line.fresh_link();
         let id = uuid::Uuid::now_v7().simple().to_string();
         let mut committed = None;
-        for (place, WaitingMessage { message, .. }) in messages.iter().enumerate() {
+        for (place, WaitingCompletion { message, .. }) in messages.iter().enumerate() {
             let mut headers = message.headers.clone();
             headers.insert(BATCH_ID, id.as_str());
             headers.insert(BATCH_SEQUENCE, (place + 1).to_string());
@@ -184,12 +196,10 @@ impl NatsBus {
             Ok(_) => Ok(()),
             Err(error) => match publish_errors::server_answer(&error) {
                 Some(answer) => {
-                    if answer.error_code() == ErrorCode::ATOMIC_PUBLISH_DISABLED
-                        && !self.out.are_off.swap(true, Ordering::Relaxed)
-                    {
+                    if NO_BATCHES.contains(&answer.error_code()) && !self.out.are_off.swap(true, Ordering::Relaxed) {
                         let stream = super::streams::outbound_name(self.prefix());
                         tracing::warn!(
-                            "NATS at `{}`: stream `{stream}` takes no atomic batches (`allow_atomic`), so completions go one by one until the next start",
+                            "NATS at `{}`: stream `{stream}` takes no atomic batches (`allow_atomic`, NATS 2.12.1), so completions go one by one until the next start",
                             self.name
                         );
                     }
@@ -209,8 +219,8 @@ impl NatsBus {
     }
 }
 
-fn tell_all(batch: Vec<WaitingMessage>, result: &Result<(), BusError>) {
-    for WaitingMessage { stored, .. } in batch {
+fn tell_all(batch: Vec<WaitingCompletion>, result: &Result<(), BusError>) {
+    for WaitingCompletion { stored, .. } in batch {
         let _ = stored.send(result.clone());
     }
 }
@@ -219,10 +229,18 @@ fn tell_all(batch: Vec<WaitingMessage>, result: &Result<(), BusError>) {
 mod tests {
     use super::*;
 
-    fn waiting(bytes: usize) -> WaitingMessage {
+    fn waiting(bytes: usize) -> WaitingCompletion {
         let message =
             OutMessage { subject: String::new(), headers: HeaderMap::new(), body: Bytes::from(vec![0; bytes]) };
-        WaitingMessage { message: Arc::new(message), stored: oneshot::channel().0 }
+        WaitingCompletion { message: Arc::new(message), stored: oneshot::channel().0 }
+    }
+
+    #[test]
+    fn an_empty_take_leaves_the_begin_of_the_next_batch() {
+        let batches = OutBatches::default();
+        batches.waiting.lock().extend((0..2).map(|_| waiting(1)));
+        assert_eq!((batches.take().len(), batches.take().len()), (2, 0));
+        assert!(batches.next_begin.lock().is_some(), "what comes next still waits for more");
     }
 
     #[test]

@@ -83,7 +83,10 @@ impl NatsBus {
         let mut requests = running.endpoint_builder().name("status").add(subject).await?;
         while let Some(request) = requests.next().await {
             let answer: Result<Bytes, ServiceError> = Ok(serde_json::to_vec(&status())?.into());
-            request.respond(answer).await?;
+            // A stranger's request may name no place for the answer.
+            if let Err(error) = request.respond(answer).await {
+                tracing::debug!(%error, "a request for the state of this worker has no answer");
+            }
         }
         Ok(())
     }

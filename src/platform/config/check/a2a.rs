@@ -84,9 +84,25 @@ fn agent(name: ServerName, leaves: &AgentLeaves<'_>, wrong: &mut impl FnMut(&str
         };
         found.headers.insert(header.clone(), HeaderText::Secret { name, prefix: prefix.clone() });
     }
+    if key_env.is_none()
+        && found.headers.is_empty()
+        && ["header", "prefix"].iter().any(|leaf| leaves.contains_key(leaf))
+    {
+        wrong("header", "expected `key_env` or `secret` beside it: it says where that key goes".to_owned());
+        return None;
+    }
     if let Err(problem) = found.check() {
         wrong("", problem.to_string());
         return None;
+    }
+    if key_env.is_some() {
+        // The venue's own key goes where a text could go, too.
+        let mut with_key = found.clone();
+        with_key.headers.insert(header.clone(), HeaderText::Plain(format!("{prefix}key")));
+        if let Err(problem) = with_key.check() {
+            wrong("header", problem.to_string());
+            return None;
+        }
     }
     Some(VenueA2aAgent { agent: found, key_env, header, prefix, allow_private: switch("allow_private") })
 }
@@ -177,6 +193,10 @@ mod tests {
             (vec![url, ("agents.a.timeout", "5m")], "`timeout`: expected 1 to 120 seconds, got 300"),
             (vec![url, ("agents.a.deadline", "soon")], "expected whole seconds"),
             (vec![url, ("agents.a.header", "a b")], "expected a header's name"),
+            (vec![url, ("agents.a.header", "X-Key")], "`key_env` or `secret` beside it"),
+            (vec![url, ("agents.a.prefix", "Token ")], "`key_env` or `secret` beside it"),
+            (vec![url, ("agents.a.key_env", "A"), ("agents.a.header", "A2A-Version")], "`headers.A2A-Version`"),
+            (vec![url, ("agents.a.key_env", "A"), ("agents.a.header", "Host")], "`headers.Host`"),
             (vec![url, ("agents.a.secret", "OWN")], "expected the path of a secret"),
             (vec![url, ("agents.a.secret", "s/A"), ("agents.a.key_env", "A")], "got both"),
             (vec![url, ("agents.a.keys", "[]")], "expected a JWK"),

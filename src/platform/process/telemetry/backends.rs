@@ -52,16 +52,14 @@ impl BackendMetrics {
     /// Records a call to the store.
     pub fn record_store_call(&self, method: &'static str, took: Duration, is_error: bool) {
         self.store.get_or_create(&[("method", method)]).observe(took.as_secs_f64());
-        if is_error {
-            self.store_errors.get_or_create(&[("method", method)]).inc();
-        }
+        // A counter at zero is there before the first error.
+        self.store_errors.get_or_create(&[("method", method)]).inc_by(u64::from(is_error));
     }
 
     /// Records a call to the bus.
     pub fn record_bus_call(&self, method: &'static str, took: Duration, is_error: bool) {
         self.bus.get_or_create(&[("method", method)]).observe(took.as_secs_f64());
-        if is_error {
-            self.bus_errors.get_or_create(&[("method", method)]).inc();
-        }
+        // A counter at zero is there before the first error.
+        self.bus_errors.get_or_create(&[("method", method)]).inc_by(u64::from(is_error));
     }
 }

@@ -120,6 +120,21 @@ impl WorkMetrics {
         );
     }
 
+    /// Begins the series of known labels at zero.
+    pub(super) fn begin_series(&self) {
+        for (family, name, values) in [
+            (&self.jobs_ended, "status", &["complete", "failed", "cancelled", "rejected"][..]),
+            (&self.retries, "reason", &["model", "conflict", "redelivery", "store", "lease"][..]),
+            (&self.denials, "by", &["tool", "http"][..]),
+            (&self.prompt_parts, "status", &["shrunk", "dropped", "denied", "failed"][..]),
+            (&self.prefixes, "kept", &["yes", "no"][..]),
+        ] {
+            for value in values {
+                drop(family.get_or_create(&[(name, *value)]));
+            }
+        }
+    }
+
     /// Counts a job that ended: `status` complete, failed, cancelled or rejected.
     pub fn count_job_end(&self, status: &'static str) {
         self.jobs_ended.get_or_create(&[("status", status)]).inc();

@@ -5,7 +5,7 @@ use crate::domain::context::inputs::Inputs;
 use crate::domain::context::record::part::{PackedContent, PartName, PartNamer};
 use crate::domain::context::record::period::Period;
 use crate::domain::context::record::{LedgerWrite, pack_system, pack_tools};
-use crate::domain::ids::{AgentId, Owner};
+use crate::domain::ids::{AgentId, Owner, sha256_hex};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use parking_lot::Mutex;
@@ -52,6 +52,8 @@ struct SystemKey {
     agent: AgentId,
     created: Millis,
     config_version: u64,
+    /// SHA-256 of the text: a step of a pipeline has its own, and the input of a task decides on blocks of it.
+    text: String,
 }
 
 impl RecentParts {
@@ -108,6 +110,7 @@ impl PromptRecordCache {
             agent: agent.id.clone(),
             created: agent.created,
             config_version: agent.config_version,
+            text: sha256_hex(inputs.system.as_bytes()),
         };
         (tools, get_or_make(&self.systems, &key, pack))
     }

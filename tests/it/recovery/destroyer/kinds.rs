@@ -59,7 +59,6 @@ const ABSENT: [(&str, &[&str]); 5] = [
         "marks that are gone as soon as a sweep has done what they say",
         &[
             "core fO",
-            "e.due/<due>-<notification>",
             "g.end/<agent>",
             "g/<agent>/copy",
             "g/<agent>/copy/<session>",
