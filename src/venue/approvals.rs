@@ -24,8 +24,7 @@ use crate::store::{
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
 use crate::venue::jobs::{self, ListPage};
-use crate::venue::mcp;
-use crate::venue::notices;
+use crate::venue::{mcp, notices};
 use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
 use crate::venue::{Venue, a2a_agents};

@@ -13,6 +13,7 @@ mod cli;
 mod context;
 mod declared_tools;
 mod deployment;
+mod guide;
 mod jobs;
 mod mcp;
 mod mcp_client;

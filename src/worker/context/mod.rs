@@ -4,13 +4,15 @@
 mod prompt_records;
 
 use super::lease::{LeasedSession, RunStop, transcript};
+use super::model::wallet::Wallet;
 use super::state::Worker;
 use super::turn_base::TurnBase;
 use crate::domain::agent::AgentRecord;
 use crate::domain::turn::{Observation, Turn};
 use crate::venue::context::PromptView;
 
-/// Finds the tools that a step of a pipeline may call. Nothing else is read: there is no prompt.
+/// Finds the tools that a step of a pipeline may call, and opens the accounts that the steps are paid from. Nothing else is
+/// read: there is no prompt.
 pub(super) async fn offer(
     worker: &Worker,
     turn_base: &TurnBase,
@@ -18,6 +20,7 @@ pub(super) async fn offer(
     turn: &Turn,
 ) -> Result<Observation, RunStop> {
     let TurnBase { workspace, catalog, .. } = turn_base;
+    Wallet::open_accounts(worker, turn.input()).await?;
     let view = PromptView { venue: &worker.venue, catalog, turn_input: turn.input(), agent, workspace };
     Ok(Observation::Offered(view.step_tools().await?))
 }

@@ -8,4 +8,4 @@ pub(super) mod record;
 mod call;
 mod origin;
 mod spend;
-mod wallet;
+pub(super) mod wallet;

@@ -128,7 +128,6 @@ pub(crate) async fn call_model(
     let spent = charge.map_or_else(ModelUse::default, |charge| ModelUse::of_charge(charge, price));
     record_use(worker, turn_input, request, &spent);
     let used = charge.map(|charge| charge.usage);
-    let tokens = spent.input.saturating_add(spent.output);
     let counting = async {
         if used.is_some()
             && let Some(counted) = counted.take()
@@ -140,7 +139,7 @@ pub(crate) async fn call_model(
     let ((), (), settled) = tokio::join!(
         wallet.settle(used.map(|usage| (usage, price))),
         counting,
-        rates::settle(&worker.venue, booked, tokens),
+        rates::settle(&worker.venue, booked, spent.input.saturating_add(spent.output)),
     );
     if let Err(error) = settled {
         // A paid reply is not discarded because a rate limit can't be settled.

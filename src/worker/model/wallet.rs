@@ -94,6 +94,26 @@ impl<'w> Wallet<'w> {
         Self { worker, purse, places: [own, of_tenant, of_models].map(Arc::new) }
     }
 
+    /// Makes the accounts of a task whose turn calls no model itself: the calls of its steps are paid from them.
+    pub(crate) async fn open_accounts(worker: &Worker, turn_input: &TurnInput) -> Result<(), StoreError> {
+        let own = &turn_input.purse.own;
+        let (keys, accounts): (Vec<_>, Vec<_>) =
+            own.iter().map(|(name, account)| (keys::account(name), Some(account.clone()))).unzip();
+        let Some(lane) = keys.first().cloned() else { return Ok(()) };
+        let accounts = AccountSet {
+            owner: turn_input.owner.clone(),
+            holder: turn_input.session.token(),
+            lane: lane.clone(),
+            keys,
+            accounts,
+            caps: Vec::new(),
+            turns_before_reset: turn_input.state.since,
+        };
+        let (venue, payment) = (&worker.venue, Payment::new(Arc::new(accounts), PaymentStep::Open));
+        // Nothing can be short: no account is asked for anything.
+        worker.payments.apply(&venue.store, venue.now(), &turn_input.owner, &lane, payment).await.map(drop)
+    }
+
     /// Reserves the cost of a call in all accounts or in none; `None` where nothing limits it. Before the `last` call
     /// of a task its own budget doesn't count; caps do.
     pub(crate) async fn hold(&self, call: BudgetedCall<'_>, last: bool) -> Result<Option<Allotment>, PaymentError> {

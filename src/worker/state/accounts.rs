@@ -41,6 +41,8 @@ pub(crate) struct Payment {
 /// Step of a call's payment.
 #[derive(Debug, Clone)]
 pub(crate) enum PaymentStep {
+    /// Makes the accounts that don't exist yet: others are paid from them.
+    Open,
     /// Reserves the cost of a call.
     Hold { prompt: u64, reply: Option<u32>, price: Option<Price>, now: Millis, last: bool },
     /// Replaces the reservation by what the call used; `None`: the call was not made.
@@ -115,6 +117,7 @@ impl GroupEdit for Payment {
             })
             .unzip();
         let answer = match self.step {
+            PaymentStep::Open => Ok(None),
             PaymentStep::Hold { prompt, reply, price, now, last } => {
                 let call = BudgetedCall { session: holder, prompt, reply, price, now };
                 hold(&mut accounts, fresh.len(), &mut capped, call, last).map(Some)
@@ -126,7 +129,8 @@ impl GroupEdit for Payment {
             }
         };
         for ((sheet, absent), account) in places.into_iter().zip(accounts) {
-            *sheet = (absent != Some(&account)).then_some(AccountDoc::Account(account));
+            let is_kept = matches!(self.step, PaymentStep::Open) || absent != Some(&account);
+            *sheet = is_kept.then_some(AccountDoc::Account(account));
         }
         for ((sheet, there), CapAccount { book, .. }) in of_books.iter_mut().zip(there).zip(capped) {
             *sheet = (there || book != CapUse::default()).then_some(AccountDoc::Book(book));

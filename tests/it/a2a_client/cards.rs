@@ -133,9 +133,10 @@ async fn no_secret_comes_back_in_a_card_or_a_result() {
     let secret = json!({"name": "KEY", "value": SECRET, "hosts": hosts});
     operate(venue, &boss(owner), "secret/set", secret).await.unwrap();
     site.agent("clerk", &server, json!({"headers": {"X-Key": {"$secret": "s/KEY"}}})).await;
-    let said = told(&site.venue.run("clerk", "t1", json!("go")).await);
+    let job = site.venue.run("clerk", "t1", json!("go")).await;
+    let said = told(&job);
     assert_eq!(server.asked("SendMessage")[0].header("x-key"), SECRET);
-    let prompts: String = site.venue.model_calls().iter().map(ToString::to_string).collect();
+    let prompts = asked_of_model(&site, &job).await;
     let mut seen = vec![shown(&site, "a2a/agent", json!({})).await.unwrap().to_string(), prompts, said];
     for (id, _) in assets::list(venue, owner, 0, 10).await.unwrap().items {
         let asset = assets::read_content(venue, owner, &id).await.unwrap().unwrap();

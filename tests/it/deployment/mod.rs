@@ -4,6 +4,7 @@ mod drain;
 mod kubernetes;
 mod graceful_stop;
 mod upgrade;
+mod workflows;
 
 use crate::support::cli;
 use std::{collections::BTreeMap, path::Path};
