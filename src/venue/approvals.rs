@@ -24,10 +24,10 @@ use crate::store::{
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
 use crate::venue::jobs::{self, ListPage};
-use crate::venue::{mcp, notices};
 use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
 use crate::venue::{Venue, a2a_agents};
+use crate::venue::{mcp, notices};
 use crate::view::approval::ApprovalView;
 use bytes::Bytes;
 use std::collections::BTreeSet;

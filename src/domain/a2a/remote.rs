@@ -190,7 +190,7 @@ impl RemoteAgent {
     /// Returns the URL of the card: that of the settings if it is one of a JSON file, else the usual one below it.
     pub fn card_url(&self) -> String {
         let (path, query) = self.url.split_once('?').map_or((&*self.url, None), |(path, query)| (path, Some(query)));
-        if path.ends_with(".json") {
+        if path.rsplit_once('.').is_some_and(|(_, kind)| kind.eq_ignore_ascii_case("json")) {
             return self.url.clone();
         }
         let query = query.map(|query| format!("?{query}")).unwrap_or_default();

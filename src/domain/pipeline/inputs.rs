@@ -75,14 +75,11 @@ pub fn values(schema: Option<&Value>, input: &Value) -> Result<Map<String, Value
     };
     let mut values = Map::new();
     for (name, property) in properties {
-        match given.shift_remove(name) {
-            Some(value) => {
-                values.insert(name.clone(), if is_nullable(property) { coerce(property, value) } else { value });
-            }
-            None => {
-                let absent = is_nullable(property).then_some(Value::Null);
-                values.extend(property.get("default").cloned().or(absent).map(|value| (name.clone(), value)));
-            }
+        if let Some(value) = given.shift_remove(name) {
+            values.insert(name.clone(), if is_nullable(property) { coerce(property, value) } else { value });
+        } else {
+            let absent = is_nullable(property).then_some(Value::Null);
+            values.extend(property.get("default").cloned().or(absent).map(|value| (name.clone(), value)));
         }
     }
     values.extend(given);

@@ -106,16 +106,12 @@ fn next_of_sequence(
             let place = step_place(pipeline, state, state.step);
             let begun = begin_step(state, step, state.step);
             state.step += 1;
-            match begun.map_err(|error| failure(&place, &error))? {
-                Some(call) => {
-                    state.note_begun(&call.key, place, turn, 0);
-                    return Ok(Some(vec![call]));
-                }
-                None => {
-                    state.values.insert(step.state_key.clone(), Value::Null);
-                    state.upstream = Value::Null;
-                }
+            if let Some(call) = begun.map_err(|error| failure(&place, &error))? {
+                state.note_begun(&call.key, place, turn, 0);
+                return Ok(Some(vec![call]));
             }
+            state.values.insert(step.state_key.clone(), Value::Null);
+            state.upstream = Value::Null;
         }
         let Some(until) = &pipeline.until else { return Ok(None) };
         state.passes += 1;

@@ -58,21 +58,19 @@ fn fail(turn_input: &TurnInput, code: ErrorCode, text: &str, now: Millis) -> Act
 /// Returns the State of the run that serves a task, with the results that have arrived; a run begins with its first turn.
 fn state_of_task(turn_input: &TurnInput, pipeline: &Pipeline, job: &JobId) -> Result<PipelineState, StepFailure> {
     let known = turn_input.state.pipeline.as_deref().filter(|state| state.job == *job);
-    let mut state = match known {
-        Some(state) => state.clone(),
-        None => {
-            let input = turn_input.plan.input().cloned().unwrap_or_default();
-            let values = inputs::values(turn_input.config.input_schema.as_ref(), &input);
-            let mut values = values.map_err(|error| StepFailure::new(ErrorCode::Refused, &error.to_string()))?;
-            // No caller writes the output of a step before it runs.
-            let is_output = |name: &str| {
-                (pipeline.tool.is_some() && name == TOOL_RESULT)
-                    || pipeline.steps.iter().any(|step| step.state_key == name)
-            };
-            let declared: Vec<&str> = inputs::names(turn_input.config.input_schema.as_ref()).collect();
-            values.retain(|name, _| declared.contains(&name.as_str()) || !is_output(name));
-            PipelineState::begin(job.clone(), pipeline, values, input)
-        }
+    let mut state = if let Some(state) = known {
+        state.clone()
+    } else {
+        let input = turn_input.plan.input().cloned().unwrap_or_default();
+        let values = inputs::values(turn_input.config.input_schema.as_ref(), &input);
+        let mut values = values.map_err(|error| StepFailure::new(ErrorCode::Refused, &error.to_string()))?;
+        // No caller writes the output of a step before it runs.
+        let is_output = |name: &str| {
+            (pipeline.tool.is_some() && name == TOOL_RESULT) || pipeline.steps.iter().any(|step| step.state_key == name)
+        };
+        let declared: Vec<&str> = inputs::names(turn_input.config.input_schema.as_ref()).collect();
+        values.retain(|name, _| declared.contains(&name.as_str()) || !is_output(name));
+        PipelineState::begin(job.clone(), pipeline, values, input)
     };
     if state.manifest != pipeline.hash() {
         let at = if state.running.is_empty() { "between two steps".to_owned() } else { state.running_text() };

@@ -35,13 +35,11 @@ impl NamedRemoteAgent {
 
     /// Returns its approved card, and asks the agent for it if nothing is stored.
     pub async fn approved_card(&self, venue: &Venue) -> Result<CardPin, OpError> {
-        match pins::load(venue, &self.0.key, &self.0.settings).await? {
-            Some(pin) => Ok(pin),
-            None => {
-                let known = self.find_known(venue)?;
-                ask_agent(venue, &self.0.key, &known).await
-            }
+        if let Some(pin) = pins::load(venue, &self.0.key, &self.0.settings).await? {
+            return Ok(pin);
         }
+        let known = self.find_known(venue)?;
+        ask_agent(venue, &self.0.key, &known).await
     }
 
     /// Returns what this process knows of the agent.

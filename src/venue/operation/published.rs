@@ -210,7 +210,7 @@ fn register(
     Ok(RegisteredOperation { spec, validator, entities: Vec::new(), version, parser: Box::new(parser) })
 }
 
-/// Checks an operation as [`Publication::prepare`] does, without the others of its source: a source may leave out those
+/// Checks an operation as `Publication::prepare` does, without the others of its source: a source may leave out those
 /// that can't be published.
 pub fn check_runtime_operation(source: &SourceName, operation: &RuntimeOperation) -> Result<(), PublicationRule> {
     source.operation_path(&operation.name)?;

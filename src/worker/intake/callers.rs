@@ -33,12 +33,7 @@ pub(super) async fn identify_sender(
     submission: Submission,
 ) -> Result<IdentifiedSubmission, SenderRefusal> {
     let Delivery { owner, agent, kind, authorization, published, .. } = delivery;
-    let envelope = MessageEnvelope {
-        owner,
-        agent,
-        kind: *kind,
-        authorization: authorization.as_deref(),
-        published: *published,
-    };
+    let envelope =
+        MessageEnvelope { owner, agent, kind: *kind, authorization: authorization.as_deref(), published: *published };
     sender::identify(&worker.venue, &worker.options.auth, envelope, sealed, submission).await
 }

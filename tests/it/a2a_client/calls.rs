@@ -181,8 +181,8 @@ async fn no_owner_reaches_tasks_of_another_at_a_shared_agent() {
     assert_eq!((server.asked("SendMessage").len(), server.asked("GetTask").len()), (1, 1));
     let again = send(&ann, json!({"message": "more", "task": task, "context": context})).await.unwrap();
     assert_eq!(again["output"]["text"], "found it", "{again}");
-    let sent = server.asked("SendMessage");
-    let last = sent[1].message();
+    let messages = server.asked("SendMessage");
+    let last = messages[1].message();
     assert_eq!((&last["taskId"], &last["contextId"]), (&json!("t-1"), &json!("c-1")));
 }
 

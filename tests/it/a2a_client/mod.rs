@@ -11,6 +11,7 @@ use crate::mcp_client::any_loopback;
 use crate::support::a2a_server::A2aTestServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
+use std::fmt::Write;
 use std::sync::Arc;
 use tempfile::TempDir;
 use trellis::domain::context::assemble::assemble;
@@ -79,7 +80,7 @@ pub async fn asked_of_model(site: &CallerSite, job: &Job) -> String {
     for record in site.venue.turns(key.agent.as_str(), key.session.as_str()).await {
         let past = ledger::load(&*site.venue.venue.store, &site.venue.owner, &key, record.turn).await.unwrap().unwrap();
         let request = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
-        all.push_str(&format!("{request:?}\n"));
+        writeln!(all, "{request:?}").unwrap();
     }
     all
 }

@@ -112,7 +112,7 @@ async fn run_revoked(venue: &TestVenue) {
     };
     policy::revoke(&venue.venue, &venue.owner, revocation).await.unwrap().unwrap();
     let job = all_jobs(&venue.venue, &venue.owner).await.remove(0).head.id;
-    let terms = RunTerms { worker: "w", lease: Duration::from_secs(60), crash_limit: 3 };
+    let terms = RunTerms { worker: "w", lease: Duration::from_mins(1), crash_limit: 3 };
     let held = operation_jobs::acquire(&venue.venue, &venue.owner, &job, terms).await.unwrap().unwrap();
     let end = deliver::run(&venue.venue, &venue.owner, &held).await.unwrap();
     assert!(matches!(&end, RunOutcome::Ended(result) if result.error.is_some()), "{end:?}");

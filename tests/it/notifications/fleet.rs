@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// A fleet with the agent `payer`, and a webhook `ops` in its configuration.
 fn fleet(hook: &HookServer) -> Option<Fleet> {

@@ -74,7 +74,7 @@ fn venue() -> (Up, Process) {
     let mut mock = Process::start(dir.path(), ["mock-llm", "rules.toml", "--listen", "127.0.0.1:0"]);
     let address = mock.says("serving `rules.toml` on ").split(' ').next().unwrap().to_owned();
     let address = address.trim_end_matches('/').to_owned();
-    (Up::start_in(dir, &[&format!("models.endpoints.openai.base_url={address}/v1/")]), mock)
+    (Up::start_in(dir, &[&format!("models.endpoints.openai.base_url={address}/")]), mock)
 }
 
 #[test]
@@ -120,7 +120,8 @@ fn every_manifest_runs_with_a_scripted_model() {
 #[test]
 fn what_has_no_meaning_is_refused_by_name() {
     let up = Up::start();
-    let branches: String = (0..10_000).map(|n| format!("  - {{ ref: a, stateKey: s{n} }}\n")).collect();
+    let branches: Vec<_> = (0..10_000).map(|n| format!("  - {{ ref: a, stateKey: s{n} }}")).collect();
+    let branches = branches.join("\n");
     for (file, text, expected) in [
         ("image.yaml", "kind: image\nmodel: openai/x\nprompt: a\n".to_owned(), "no agent makes pictures"),
         ("many.yaml", format!("kind: parallel\nbranches:\n{branches}"), "expected at most 32, got 10000"),

@@ -14,7 +14,7 @@ use std::error::Error;
 use std::time::Duration;
 use tokio::time::timeout;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 async fn context_of(fleet: &Fleet) -> (async_nats::Client, Context) {
     let client = async_nats::connect(&fleet.nats).await.unwrap();

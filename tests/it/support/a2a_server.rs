@@ -131,7 +131,7 @@ impl A2aTestServer {
         change(&mut self.state.card.lock().unwrap());
     }
 
-    /// The requests of an operation, the first ones first; `` stands for the card.
+    /// The requests of an operation, the first ones first; an empty text stands for the card.
     pub fn asked(&self, operation: &str) -> Vec<A2aAsked> {
         self.state.seen.lock().unwrap().iter().filter(|asked| asked.operation() == operation).cloned().collect()
     }
