@@ -10,14 +10,15 @@ use std::time::Duration;
 
 const CALLS: &str = include_str!("calls.txt");
 
+/// Jobs that ask a person begin with a delay: the answer to their submission tells the status of the first turn.
 const RULES: &str = r#"
 [[rule]]
 when = { agent = "payer", turn = 1 }
-then = { calls = [{ tool = "pay", arguments = { path = "w/paid", value = "{{input}}" } }] }
+then = { delay_ms = 250, calls = [{ tool = "pay", arguments = { path = "w/paid", value = "{{input}}" } }] }
 
 [[rule]]
 when = { agent = "asker", turn = 1 }
-then = { calls = [{ tool = "human_ask", arguments = { title = "The order", asks = [{ id = "size", type = "choice", prompt = "Which?", choices = ["S", "L"] }] } }] }
+then = { delay_ms = 250, calls = [{ tool = "human_ask", arguments = { title = "The order", asks = [{ id = "size", type = "choice", prompt = "Which?", choices = ["S", "L"] }] } }] }
 
 [[rule]]
 when = { agent = "poster", turn = 1 }

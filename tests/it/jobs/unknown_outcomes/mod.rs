@@ -120,8 +120,10 @@ async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>) {
             tokio::time::sleep(Duration::from_mins(1)).await;
             return;
         }
+        // `connection: close`: the next call must not be sent on a connection that this end is closing.
         "/large" => {
-            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", MAX_BYTES + 1, "x".repeat(MAX_BYTES + 1))
+            let (length, body) = (MAX_BYTES + 1, "x".repeat(MAX_BYTES + 1));
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
         }
         "/login" => "HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n".to_owned(),
         "/no-http" => "SSH-2.0-OpenSSH_9.9\r\n\r\n".to_owned(),
