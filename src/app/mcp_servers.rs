@@ -1,9 +1,9 @@
 //! Servers of the Model Context Protocol that the configuration names.
 
+use super::key_variables::{KeyVariable, KeyVariableError};
 use super::{AppError, Role};
 use crate::config::{Config, VenueMcpServer};
-use crate::domain::secret::{PlainSecret, ValueError};
-use crate::venue::mcp_client::{McpCredential, McpEndpoint, McpEndpointError, McpProgram, McpServers, VenueServer};
+use crate::venue::mcp_client::{McpEndpoint, McpEndpointError, McpProgram, McpServers, VenueServer};
 use crate::venue::outbound::HttpPolicy;
 use std::sync::Arc;
 
@@ -16,20 +16,9 @@ pub enum McpServerProblem {
         /// Name of the environment variable.
         variable: String,
     },
-    /// The environment has no key for the server.
-    #[error("its key is in the environment variable `{variable}`, which isn't set")]
-    NoKey {
-        /// Name of the environment variable.
-        variable: String,
-    },
-    /// The key can't be a secret.
-    #[error("its key, in `{variable}`: {error}")]
-    Key {
-        /// Name of the environment variable.
-        variable: String,
-        /// Limit that the key breaks.
-        error: ValueError,
-    },
+    /// Its key can't be used.
+    #[error(transparent)]
+    Key(#[from] KeyVariableError),
     /// The server can't be called with these settings.
     #[error(transparent)]
     Endpoint(#[from] McpEndpointError),
@@ -50,7 +39,9 @@ pub(super) fn open_servers(config: &Config, role: Role, policy: &HttpPolicy) -> 
 }
 
 fn server(given: &VenueMcpServer, policy: &HttpPolicy) -> Result<VenueServer, McpServerProblem> {
-    let credential = given.key_env.as_deref().map(|variable| credential(given, variable)).transpose()?;
+    let VenueMcpServer { server, key_env, header, prefix, .. } = given;
+    let key = |variable| KeyVariable { variable, header, prefix, shown: server.name.as_str() }.read();
+    let credential = key_env.as_deref().map(key).transpose()?;
     let policy = HttpPolicy { allow_private: given.allow_private, ..policy.clone() };
     let endpoint = McpEndpoint::of_venue(given.server.clone(), policy, credential.as_ref())?;
     let is_shared = given.server.secrets().next().is_none();
@@ -67,13 +58,4 @@ fn program(given: &VenueMcpServer, may_start: bool) -> Result<VenueServer, McpSe
     let program = McpProgram { command: given.command.clone(), env, may_start };
     let endpoint = McpEndpoint::of_program(given.server.clone(), program)?;
     Ok(VenueServer { endpoint: Arc::new(endpoint), is_shared: true })
-}
-
-/// Reads the key of a server from an environment variable.
-fn credential(given: &VenueMcpServer, variable: &str) -> Result<McpCredential, McpServerProblem> {
-    let value = std::env::var(variable).ok().filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| McpServerProblem::NoKey { variable: variable.to_owned() })?;
-    let value =
-        PlainSecret::new(value).map_err(|error| McpServerProblem::Key { variable: variable.to_owned(), error })?;
-    Ok(McpCredential { header: given.header.clone(), prefix: given.prefix.clone(), value })
 }

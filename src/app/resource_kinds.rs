@@ -1,10 +1,9 @@
 //! Kinds of resources that the configuration adds.
 
 use super::AppError;
+use super::key_variables::{KeyVariable, KeyVariableError};
 use crate::config::{Config, ResourceKind};
-use crate::domain::ids::secret::{SecretName, SecretNameError};
-use crate::domain::secret::{PlainSecret, ValueError};
-use crate::venue::outbound::endpoint::{Credential, Endpoint, EndpointError, EndpointSettings};
+use crate::venue::outbound::endpoint::{Endpoint, EndpointError, EndpointSettings};
 use crate::venue::outbound::proxy::ProxyRoute;
 use crate::venue::resources::remote::{self, RemoteProvider};
 use crate::venue::resources::{ResourceProvider, ResourceProviders};
@@ -12,23 +11,9 @@ use crate::venue::resources::{ResourceProvider, ResourceProviders};
 /// Reason why a kind of resources can't be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceKindError {
-    /// The environment has no key for the server.
-    #[error("its key is in the environment variable `{variable}`, which isn't set")]
-    NoKey {
-        /// Name of the environment variable.
-        variable: String,
-    },
-    /// The key can't be a secret.
-    #[error("its key, in `{variable}`: {error}")]
-    Key {
-        /// Name of the environment variable.
-        variable: String,
-        /// Limit that the key breaks.
-        error: ValueError,
-    },
-    /// The kind has a name that its key can't have.
+    /// Its key can't be used.
     #[error(transparent)]
-    Name(#[from] SecretNameError),
+    Key(#[from] KeyVariableError),
     /// The server can't be called with these settings.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -44,7 +29,9 @@ pub(super) fn open_kinds(config: &Config) -> Result<ResourceProviders, AppError>
 }
 
 fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn ResourceProvider>, ResourceKindError> {
-    let credential = kind.key_env.as_deref().map(|variable| credential(name, kind, variable)).transpose()?;
+    let ResourceKind { key_env, header, prefix, .. } = kind;
+    let key = |variable| KeyVariable { variable, header, prefix, shown: name }.read();
+    let credential = key_env.as_deref().map(key).transpose()?;
     let endpoint = Endpoint::new(EndpointSettings {
         url: kind.url.clone(),
         allow_private: kind.allow_private,
@@ -56,14 +43,4 @@ fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn 
     })?;
     let (about, verbs, mode) = (kind.about.clone(), kind.operations.clone(), kind.mode);
     Ok(Box::new(RemoteProvider::new(remote::RemoteSettings { kind: name.to_owned(), about, verbs, mode }, endpoint)))
-}
-
-/// Reads the key of a kind from an environment variable.
-fn credential(name: &str, kind: &ResourceKind, variable: &str) -> Result<Credential, ResourceKindError> {
-    let value = std::env::var(variable).ok().filter(|value| !value.is_empty());
-    let value = value.ok_or_else(|| ResourceKindError::NoKey { variable: variable.to_owned() })?;
-    let value =
-        PlainSecret::new(value).map_err(|error| ResourceKindError::Key { variable: variable.to_owned(), error })?;
-    let shown = SecretName::new(name)?;
-    Ok(Credential { header: kind.header.clone(), prefix: kind.prefix.clone(), value, shown })
 }

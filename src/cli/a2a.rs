@@ -5,7 +5,7 @@ use super::CliContext;
 use super::client::{Client, ServerArgs};
 use super::escape::{cell, escape_data};
 use super::exit::{Exit, Failure};
-use super::mcp_servers::value_lines;
+use super::mcp_servers::{NamedPlaceArgs, value_lines};
 use super::output::CommandOutput;
 use crate::view::remote_agent::{CardDifferenceView, RemoteAgentDetailView, RemoteAgentView, RemoteAgentsView};
 use clap::Subcommand;
@@ -26,41 +26,18 @@ pub(crate) enum A2aCommand {
     },
     /// Show an agent elsewhere: its approved card, and a change that waits for approval
     #[command(after_help = "Example:\n  trellis a2a agent partner --agent helper")]
-    Agent {
-        /// Name of the agent elsewhere
-        name: String,
-        /// Agent that declares it; without it one of the venue
-        #[arg(long, value_name = "AGENT")]
-        agent: Option<String>,
-        /// Which server to ask, and for whom
-        #[command(flatten)]
-        server: ServerArgs,
-    },
+    Agent(NamedPlaceArgs),
     /// Ask an agent elsewhere for its card now, and show what differs from the approved one
     #[command(after_help = "Example:\n  trellis a2a refresh partner --agent helper")]
-    Refresh {
-        /// Name of the agent elsewhere
-        name: String,
-        /// Agent that declares it; without it one of the venue
-        #[arg(long, value_name = "AGENT")]
-        agent: Option<String>,
-        /// Which server to ask, and for whom
-        #[command(flatten)]
-        server: ServerArgs,
-    },
+    Refresh(NamedPlaceArgs),
     /// Approve the changed card of an agent elsewhere, as it was shown
     #[command(after_help = "Example:\n  trellis a2a approve partner 6f0c… --agent helper")]
     Approve {
-        /// Name of the agent elsewhere
-        name: String,
+        /// Agent elsewhere whose change is approved
+        #[command(flatten)]
+        place: NamedPlaceArgs,
         /// Hash of the change, as `trellis a2a agent` shows it
         change: String,
-        /// Agent that declares it; without it one of the venue
-        #[arg(long, value_name = "AGENT")]
-        agent: Option<String>,
-        /// Which server to ask, and for whom
-        #[command(flatten)]
-        server: ServerArgs,
     },
 }
 
@@ -79,9 +56,11 @@ impl A2aCommand {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let (operation, name, agent, change, server) = match &self {
             Self::Agents { agent, server } => ("v/ops/a2a/agents", None, agent, None, server),
-            Self::Agent { name, agent, server } => ("v/ops/a2a/agent", Some(name), agent, None, server),
-            Self::Refresh { name, agent, server } => ("v/ops/a2a/refresh", Some(name), agent, None, server),
-            Self::Approve { name, change, agent, server } => {
+            Self::Agent(NamedPlaceArgs { name, agent, server }) => ("v/ops/a2a/agent", Some(name), agent, None, server),
+            Self::Refresh(NamedPlaceArgs { name, agent, server }) => {
+                ("v/ops/a2a/refresh", Some(name), agent, None, server)
+            }
+            Self::Approve { place: NamedPlaceArgs { name, agent, server }, change } => {
                 ("v/ops/a2a/approve", Some(name), agent, Some(change), server)
             }
         };

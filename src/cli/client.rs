@@ -5,6 +5,7 @@ use crate::config::mask_url;
 use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, Owner};
+pub(crate) use crate::domain::percent::percent_encode as encode;
 use crate::http::VERSION_HEADER;
 use crate::view::audit::ReadinessView;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -302,20 +303,6 @@ pub(crate) fn read_view<T: DeserializeOwned>(answer: Value) -> Result<T, Failure
     decode::into_type(answer).map_err(|error| {
         Failure::internal(format!("this build doesn't know such an answer: {error}; is the venue of another version?"))
     })
-}
-
-/// Escapes one path segment or query value.
-pub(crate) fn encode(text: &str) -> String {
-    use std::fmt::Write;
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }
 
 /// Whether this message of the TLS library means that the other side answered in plain text.

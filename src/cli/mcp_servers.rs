@@ -6,7 +6,7 @@ use super::escape::{cell, escape_data};
 use super::exit::{Exit, Failure};
 use super::output::CommandOutput;
 use crate::view::mcp_server::{McpDifferenceView, McpServerDetailView, McpServersView};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
 /// What people do with the servers whose tools agents use.
@@ -24,42 +24,32 @@ pub(crate) enum McpServersCommand {
     },
     /// Show a server: its approved tools, those that can't be used, and a change that waits for approval
     #[command(after_help = "Example:\n  trellis mcp server github --agent helper")]
-    Server {
-        /// Name of the server
-        name: String,
-        /// Agent that declares it; without it a server of the venue
-        #[arg(long, value_name = "AGENT")]
-        agent: Option<String>,
-        /// Which server to ask, and for whom
-        #[command(flatten)]
-        server: ServerArgs,
-    },
+    Server(NamedPlaceArgs),
     /// Ask a server for its tools now, and show what differs from the approved ones
     #[command(after_help = "Example:\n  trellis mcp refresh github --agent helper")]
-    Refresh {
-        /// Name of the server
-        name: String,
-        /// Agent that declares it; without it a server of the venue
-        #[arg(long, value_name = "AGENT")]
-        agent: Option<String>,
-        /// Which server to ask, and for whom
-        #[command(flatten)]
-        server: ServerArgs,
-    },
+    Refresh(NamedPlaceArgs),
     /// Approve the change of a server's tools, as it was shown
     #[command(after_help = "Example:\n  trellis mcp approve github 6f0c… --agent helper")]
     Approve {
-        /// Name of the server
-        name: String,
+        /// Server whose change is approved
+        #[command(flatten)]
+        place: NamedPlaceArgs,
         /// Hash of the change, as `trellis mcp server` shows it
         change: String,
-        /// Agent that declares it; without it a server of the venue
-        #[arg(long, value_name = "AGENT")]
-        agent: Option<String>,
-        /// Which server to ask, and for whom
-        #[command(flatten)]
-        server: ServerArgs,
     },
+}
+
+/// A place elsewhere, a server or an agent, that a command names.
+#[derive(Debug, Args)]
+pub(crate) struct NamedPlaceArgs {
+    /// Name of the server, or of the agent elsewhere
+    pub(crate) name: String,
+    /// Agent that declares it; without it one of the venue
+    #[arg(long, value_name = "AGENT")]
+    pub(crate) agent: Option<String>,
+    /// Which server to ask, and for whom
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// Arguments of the operations `v/ops/mcp/*`.
@@ -77,9 +67,13 @@ impl McpServersCommand {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let (operation, name, agent, change, server) = match &self {
             Self::Servers { agent, server } => ("v/ops/mcp/servers", None, agent, None, server),
-            Self::Server { name, agent, server } => ("v/ops/mcp/server", Some(name), agent, None, server),
-            Self::Refresh { name, agent, server } => ("v/ops/mcp/refresh", Some(name), agent, None, server),
-            Self::Approve { name, change, agent, server } => {
+            Self::Server(NamedPlaceArgs { name, agent, server }) => {
+                ("v/ops/mcp/server", Some(name), agent, None, server)
+            }
+            Self::Refresh(NamedPlaceArgs { name, agent, server }) => {
+                ("v/ops/mcp/refresh", Some(name), agent, None, server)
+            }
+            Self::Approve { place: NamedPlaceArgs { name, agent, server }, change } => {
                 ("v/ops/mcp/approve", Some(name), agent, Some(change), server)
             }
         };

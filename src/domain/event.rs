@@ -426,6 +426,17 @@ pub fn is_own_reply_subject(subject: &str, tenant: &str, user: &str) -> bool {
     is_reply_allowed(subject, tenant, user) && !subject.starts_with("_INBOX.")
 }
 
+/// Prefix of a reply subject of another account of the server.
+const OTHER_ACCOUNT: &str = "_R_.";
+
+/// Whether a request over the queue is answered at this subject. The venue may publish anywhere, so it answers to the
+/// client's own inboxes alone; `is_identified`: a token says who the client is.
+pub fn is_answer_allowed(subject: &str, owner: Option<&Owner>, is_identified: bool) -> bool {
+    let (tenant, user) = owner.map(|owner| (owner.tenant().token(), owner.user().token())).unwrap_or_default();
+    let allowed = if is_identified { is_own_reply_subject } else { is_reply_allowed };
+    subject.starts_with(OTHER_ACCOUNT) || allowed(subject, &tenant, &user)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@ pub mod secret;
 
 pub use event::{EventId, VenueIdSubject};
 
+use crate::percent::encode_unless;
 use crate::visible::{self, first_hidden};
 use hmac::{Hmac, KeyInit, Mac};
 use schemars::JsonSchema;
@@ -359,16 +360,7 @@ const fn is_plain(byte: u8) -> bool {
 
 /// Encodes every byte outside `[A-Za-z0-9_:@=+-]` by percent signs.
 pub fn encode_token(text: &str) -> String {
-    use fmt::Write;
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if is_plain(byte) {
-            out.push(byte as char);
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
+    encode_unless(text, is_plain)
 }
 
 /// Decodes the output of [`encode_token`]; `None` for any other text.

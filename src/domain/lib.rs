@@ -91,6 +91,8 @@ pub mod lease;
 pub mod timer;
 pub mod goal;
 pub mod approval;
+pub mod percent;
+pub mod place_pin;
 pub mod prefix;
 pub mod pipeline_run;
 pub mod session;

@@ -130,7 +130,7 @@ pub fn retry_pause(failures: u32) -> Duration {
 pub struct WebhookState {
     /// Number of notifications that the webhook has taken.
     pub delivered: u64,
-    /// Time of the last of them.
+    /// Time of the last delivery that the webhook has taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Millis>,
     /// Number of deliveries that were given up.
@@ -153,7 +153,7 @@ pub struct Undelivered {
     pub kind: NotificationKind,
     /// Job of the delivery.
     pub job: JobId,
-    /// Time at which it was given up, in milliseconds since 1970.
+    /// Time of the last try, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub at: Millis,
     /// The last failure.

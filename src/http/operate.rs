@@ -10,22 +10,20 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::call::{PublishedVersion, innermost_operation};
 use crate::domain::decode;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionKey, VenueIdSubject};
-use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
+use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
-use crate::domain::mcp::name::split_path;
 use crate::domain::priority::Priority;
 use crate::ops::agent::task::is_of_task;
-use crate::venue::a2a_agents;
 use crate::venue::ingress;
 use crate::venue::jobs;
-use crate::venue::mcp;
 use crate::venue::operation::dispatch::{find_operation, hide, permit_call};
 use crate::venue::operation::pin::PinReader;
-use crate::venue::operation::{Caller, Effect, OpError, OpOutput};
+use crate::venue::operation::{Effect, OpError, OpOutput};
 use crate::venue::operation_jobs::{self, InvokedAdmission};
+use crate::venue::outside_tools;
 use crate::venue::request_call::RequestCall;
 use crate::venue::workspace::Workspace;
 use crate::venue::{agents, declared};
@@ -50,8 +48,7 @@ const RETRY_AFTER: u32 = 5;
 /// to this request alone.
 async fn add_server_tools(api: &Api, who: &mut RequestCaller, operation: &str, input: &Value) -> Result<(), OpError> {
     let tool = innermost_operation(&catalog_path(operation), input);
-    let is_of_agent = a2a_agents::prepare_stored(&api.venue, who.owner(), &tool).await?;
-    if mcp::prepare_stored(&api.venue, who.owner(), &tool).await? || is_of_agent {
+    if outside_tools::prepare_stored(&api.venue, who.owner(), &tool).await? {
         who.catalog = api.venue.catalog_view(who.owner());
     }
     Ok(())
@@ -70,9 +67,9 @@ async fn add_tools_of_agent(api: &Api, who: &mut RequestCaller, id: &AgentId, as
     permitted.map_err(|denied| OpError::Denied(denied.model_text("run")))?;
     let found = agents::get(&api.venue, who.owner(), id).await?;
     let (agent, _) = found.ok_or_else(|| OpError::NotFound(format!("no agent `{id}`")))?;
-    if split_path(&innermost_operation(&catalog_path(&asked.operation), &asked.input)).is_some() {
-        // As in a turn of the agent, the first use of its servers waits for them.
-        Box::pin(mcp::prepare_turn(&api.venue, who.owner(), &agent, &[])).await?;
+    if outside_tools::is_outside(&innermost_operation(&catalog_path(&asked.operation), &asked.input)) {
+        // As in a turn of the agent, the first use of what it declares waits for it.
+        Box::pin(outside_tools::prepare_turn(&api.venue, who.owner(), &agent, &[])).await?;
         who.catalog = api.venue.catalog_of_agent(who.owner(), id);
     }
     let view = who.catalog.clone();
@@ -342,11 +339,9 @@ async fn admit_operation(
     key: EventId,
     published: Option<PublishedVersion>,
 ) -> Result<bool, Problem> {
-    let Caller { name, authority, operator, envelope, principal, owner } = who.caller.clone();
-    let asker =
-        OperationCaller { name, operator, authority, envelope, principal, token_owner: who.token_owner.clone() };
+    let (owner, asker) = (&who.caller.owner, who.caller.asker(who.token_owner.as_ref()));
     let invoked = InvokedOperation { published, ..InvokedOperation::new(head.id.clone(), key, asker, head.created) };
-    match operation_jobs::admit(&api.venue, &owner, head, &invoked).await? {
+    match operation_jobs::admit(&api.venue, owner, head, &invoked).await? {
         InvokedAdmission::Done => Ok(true),
         InvokedAdmission::Known => Ok(false),
         InvokedAdmission::Full => {

@@ -162,27 +162,9 @@ impl From<OpError> for Problem {
 
 impl From<SubmissionError> for Problem {
     fn from(error: SubmissionError) -> Self {
-        match &error {
-            SubmissionError::Malformed(wrong) => Self { faults: vec![wrong.clone()], ..Self::bad_request(&error) },
-            SubmissionError::ReplyTo(_)
-            | SubmissionError::ReplyToOther { .. }
-            | SubmissionError::Grant(_)
-            | SubmissionError::ContextIds(_)
-            | SubmissionError::Priority
-            | SubmissionError::Budget(_)
-            | SubmissionError::EntityIds(_)
-            | SubmissionError::ResponseSchema(_)
-            | SubmissionError::Loads(_)
-            | SubmissionError::OutputPath(_)
-            | SubmissionError::Id(_)
-            | SubmissionError::Forged(_) => Self::bad_request(error),
-            SubmissionError::Override(_) => Self::forbidden(error),
-            SubmissionError::NotOpen { .. } => Self::conflict(error),
-            SubmissionError::NoJob(_) => Self::not_found(error),
-            SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {
-                Self::new(StatusCode::PAYLOAD_TOO_LARGE, error)
-            }
-        }
+        let faults = if let SubmissionError::Malformed(wrong) = &error { vec![wrong.clone()] } else { Vec::new() };
+        let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        Self { faults, ..Self::new(status, error) }
     }
 }
 

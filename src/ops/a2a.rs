@@ -1,6 +1,7 @@
 //! `v/ops/a2a/*`: the agents elsewhere that agents give work to by the Agent2Agent protocol, and approval of their changed
 //! cards. A message to one is published as `v/ops/a2a/<name>/send`.
 
+use super::mcp::needs_at;
 use crate::domain::a2a::name::GROUP;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
@@ -38,7 +39,7 @@ impl Operation for ListRemoteAgents {
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", ResourcePath::at_keys(Namespace::Venue, ["ops", GROUP]))
+        Ok(needs_at("crud/read", ResourcePath::at_keys(Namespace::Venue, ["ops", GROUP]), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
@@ -61,7 +62,7 @@ impl Operation for ShowRemoteAgent {
     const EFFECT: Effect = Effect::Read;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", agent_place(&self.name))
+        Ok(needs_at("crud/read", agent_place(&self.name), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
@@ -84,7 +85,7 @@ impl Operation for RefreshCard {
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("crud/read", agent_place(&self.name))
+        Ok(needs_at("crud/read", agent_place(&self.name), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
@@ -110,7 +111,7 @@ impl Operation for ApproveCard {
     const EFFECT: Effect = Effect::Idempotent;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
-        Need::only("a2a/approve", agent_place(&self.name))
+        Ok(needs_at("a2a/approve", agent_place(&self.name), self.agent.as_ref()))
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {

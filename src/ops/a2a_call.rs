@@ -6,7 +6,7 @@ use crate::domain::a2a::message::RemoteMessage;
 use crate::domain::a2a::shared::SharedAgentIds;
 use crate::domain::a2a::task::{OPERATION, RemoteCallPlan, RemoteTaskInput};
 use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject, sha256_hex};
-use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
+use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{JobHead, Parent};
 use crate::domain::limits::{CHILD_WAIT, INVOKED_OPEN, OUTBOUND_DEADLINE, OUTBOUND_ORPHAN};
 use crate::domain::priority::Priority;
@@ -108,15 +108,7 @@ impl RemoteAgentCall {
             message,
             deadline: call.caller.envelope.deadline.map_or(deadline, |ends| ends.min(deadline)),
         };
-        let caller = call.caller.clone();
-        let asker = OperationCaller {
-            name: caller.name,
-            operator: caller.operator,
-            authority: caller.authority,
-            envelope: caller.envelope,
-            principal: caller.principal,
-            token_owner: None,
-        };
+        let asker = call.caller.asker(None);
         let invoked = InvokedOperation::new(id.clone(), event.clone(), asker, now);
         let head = JobHead {
             id,

@@ -32,8 +32,8 @@ fn server_place(server: &ServerName) -> ResourcePath {
     ResourcePath::at_keys(Namespace::Venue, ["ops", GROUP, server.as_str()])
 }
 
-/// Returns what a caller needs at a place of the catalogue. The servers of an agent are a part of its configuration.
-fn needs_at(ability: &'static str, place: ResourcePath, agent: Option<&AgentId>) -> Vec<Need> {
+/// Returns what a caller needs at a place of the catalogue. What an agent declares is a part of its configuration.
+pub(super) fn needs_at(ability: &'static str, place: ResourcePath, agent: Option<&AgentId>) -> Vec<Need> {
     let of_agent = agent.map(|agent| Need::new("crud/read", ResourcePath::agent(agent)));
     std::iter::once(Need::new(ability, place)).chain(of_agent).collect()
 }

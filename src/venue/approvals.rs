@@ -21,13 +21,13 @@ use crate::domain::values::inject::trusted_arguments;
 use crate::store::{
     Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, Window, keys, steps,
 };
+use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
 use crate::venue::jobs::{self, ListPage};
 use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
-use crate::venue::{Venue, a2a_agents};
-use crate::venue::{mcp, notices};
+use crate::venue::{notices, outside_tools};
 use crate::view::approval::ApprovalView;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -196,7 +196,7 @@ pub async fn list_unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Res
 pub struct OpenApprovals {
     /// Number of them.
     pub count: usize,
-    /// When the oldest of the first 64 was asked for.
+    /// Time at which the oldest of the first 64 was asked for; `None` without any.
     pub oldest: Option<Millis>,
 }
 
@@ -423,8 +423,7 @@ async fn check(
             Some((record, _)) => {
                 // This process may not have published the tools of the agent's servers.
                 let named = std::slice::from_ref(operation);
-                Box::pin(mcp::prepare_preview(venue, &caller.owner, &record, named)).await?;
-                Box::pin(a2a_agents::prepare_preview(venue, &caller.owner, &record, named)).await?;
+                Box::pin(outside_tools::prepare_preview(venue, &caller.owner, &record, named)).await?;
                 let view = venue.catalog_of_agent(&caller.owner, agent);
                 declared::view_for_agent(venue, &caller.owner, view, &record.config).await?
             }

@@ -11,10 +11,13 @@ pub mod operation;
 pub mod failure;
 pub mod request_call;
 pub mod outbound;
+pub mod places;
+mod pinned;
 pub mod mcp_client;
 pub mod mcp;
 pub mod a2a_client;
 pub mod a2a_agents;
+pub mod outside_tools;
 pub mod declared;
 
 // Agents, jobs, and what is asked of people and others.

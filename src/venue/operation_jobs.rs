@@ -21,7 +21,7 @@ use crate::domain::time::Millis;
 use crate::store::{DocEffect, DocWrite, Edit, StoreError, Window, WriteOutcome, keys};
 use crate::venue::operation::dispatch::{self, ResolvedOperation};
 use crate::venue::operation::{CatalogView, Effect};
-use crate::venue::{Venue, a2a_agents, declared, mcp, notices, outcomes};
+use crate::venue::{Venue, declared, notices, outcomes, outside_tools};
 use std::time::Duration;
 
 /// Operations of one owner that one step checks.
@@ -303,8 +303,7 @@ pub async fn acquire(
         let op = head.op.clone().unwrap_or_default();
         // A server may take its time: the lease counts from then on.
         let prepared = innermost_operation(&catalog_path(&op), &head.input);
-        mcp::prepare_path(venue, owner, &prepared).await?;
-        a2a_agents::prepare_path(venue, owner, &prepared).await?;
+        outside_tools::prepare_path(venue, owner, &prepared).await?;
         let (now, token) = (venue.now(), mark.clone());
         if invoked.is_claimed_by(&mark) {
             // The write succeeded, and only its answer was lost.

@@ -25,7 +25,7 @@ pub struct NotificationView {
 }
 
 /// What a notification is about.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct NotificationDataView {
     /// Owner as `tenant/user`.
@@ -122,7 +122,7 @@ pub struct WebhookView {
     pub by: Option<String>,
     /// Notifications that the webhook has taken.
     pub delivered: u64,
-    /// Time of the last of them, in milliseconds since 1970.
+    /// Time of the last delivery that the webhook has taken, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub last: Option<Millis>,
@@ -169,7 +169,7 @@ pub struct UndeliveredView {
     pub kind: NotificationKind,
     /// Job of the delivery.
     pub job: JobId,
-    /// Time at which it was given up, in milliseconds since 1970.
+    /// Time of the last try, in milliseconds since 1970.
     #[schemars(with = "u64")]
     pub at: Millis,
     /// The last failure.

@@ -23,10 +23,9 @@ use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
 use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, TaskRefusal, Turn, TurnInput};
 use crate::process::telemetry::Metrics;
-use crate::venue::a2a_agents;
 use crate::venue::context::begin_turn;
-use crate::venue::mcp;
 use crate::venue::operation::{CatalogView, dispatch};
+use crate::venue::outside_tools;
 use serde_json::Value;
 
 /// Input that a turn begins with.
@@ -220,8 +219,7 @@ async fn operations(worker: &Worker, leased: &LeasedSession, agent: &AgentRecord
         // Its servers are those of its steps, whose turns ask them.
         return Ok(worker.venue.catalog_of_agent(owner, id));
     }
-    Box::pin(mcp::prepare_turn(&worker.venue, owner, agent, &leased.run.state.tools)).await?;
-    Box::pin(a2a_agents::prepare_turn(&worker.venue, owner, agent, &leased.run.state.tools)).await?;
+    Box::pin(outside_tools::prepare_turn(&worker.venue, owner, agent, &leased.run.state.tools)).await?;
     Ok(worker.venue.catalog_of_agent(owner, id))
 }
 

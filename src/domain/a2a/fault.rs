@@ -27,7 +27,7 @@ pub enum RemoteFaultKind {
     Invalid,
     /// The agent wants another login.
     Login,
-    /// The agent has too much to do, and has done nothing.
+    /// The agent refuses work for now, because of its load, and has not begun.
     Busy,
     /// The agent failed, perhaps after it had begun.
     Internal,

@@ -3,9 +3,9 @@
 use crate::a2a::card::{RemoteBinding, RemoteInterface};
 use crate::decode::{self, DataError};
 use crate::limits::{A2A_ID_BYTES, A2A_MESSAGE_BYTES};
+use crate::percent::percent_encode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::fmt::Write;
 
 /// What a call says to an agent elsewhere.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ impl RemoteInterface {
         match self.binding {
             RemoteBinding::JsonRpc => self.request("GetTask", json!({"id": task, "historyLength": 0}), ""),
             RemoteBinding::HttpJson => {
-                let path = format!("/tasks/{}?historyLength=0", encode_segment(task));
+                let path = format!("/tasks/{}?historyLength=0", percent_encode(task));
                 RemoteCall { url: self.address(&path), body: None }
             }
         }
@@ -144,7 +144,7 @@ impl RemoteInterface {
 
     /// Returns the request that cancels a task.
     pub fn cancel(&self, task: &str) -> RemoteCall {
-        let path = format!("/tasks/{}:cancel", encode_segment(task));
+        let path = format!("/tasks/{}:cancel", percent_encode(task));
         self.request("CancelTask", json!({"id": task}), &path)
     }
 
@@ -168,7 +168,7 @@ impl RemoteInterface {
 
     /// Returns the URL of a path below the address; a query of the address stays.
     fn address(&self, path: &str) -> String {
-        let tenant = self.tenant.as_ref().map(|tenant| format!("/{}", encode_segment(tenant))).unwrap_or_default();
+        let tenant = self.tenant.as_ref().map(|tenant| format!("/{}", percent_encode(tenant))).unwrap_or_default();
         let (base, query) = self.url.split_once('?').map_or((&*self.url, None), |(base, query)| (base, Some(query)));
         let joined = format!("{}{tenant}{path}", base.trim_end_matches('/'));
         match query {
@@ -177,20 +177,6 @@ impl RemoteInterface {
             None => joined,
         }
     }
-}
-
-/// Returns a text as one segment of a path.
-fn encode_segment(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a text can't fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::canonical::canonical;
 use crate::ids::sha256_hex;
 use crate::mcp::name::ServerName;
 use crate::mcp::pin::FIRST_USE;
+use crate::place_pin::PlacePin;
 use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,7 +36,7 @@ pub struct CardPin {
 pub struct CardChange {
     /// Card as it is now, without what may change.
     pub card: Value,
-    /// Time at which it was first seen.
+    /// Time at which this card was first seen in the place of the approved one.
     pub found: Millis,
 }
 
@@ -56,7 +57,7 @@ fn card_hash(card: &Value) -> String {
 
 impl CardPin {
     /// Makes the pin of the card that is found first: nobody has seen another one.
-    pub fn first(agent: &RemoteAgent, card: &Value, now: Millis) -> Self {
+    pub fn pin_first(agent: &RemoteAgent, card: &Value, now: Millis) -> Self {
         Self {
             agent: agent.name.clone(),
             place: agent.place_hash(),
@@ -65,11 +66,6 @@ impl CardPin {
             by: FIRST_USE.to_owned(),
             change: None,
         }
-    }
-
-    /// Whether the card was approved for the place that the settings name.
-    pub fn is_of(&self, agent: &RemoteAgent) -> bool {
-        self.place == agent.place_hash()
     }
 
     /// Compares the approved card with that of now.
@@ -84,20 +80,6 @@ impl CardPin {
             _ => now,
         };
         Self { change: Some(CardChange { card, found }), ..self }
-    }
-
-    /// Approves the card that waits.
-    #[must_use]
-    pub fn approve(self, by: &str, now: Millis) -> Self {
-        match self.change {
-            Some(change) => Self { card: change.card, approved: now, by: by.to_owned(), change: None, ..self },
-            None => self,
-        }
-    }
-
-    /// Returns the hash of the card that waits: an approval is of one card and of no other.
-    pub fn change_hash(&self) -> Option<String> {
-        self.change.as_ref().map(|change| card_hash(&change.card))
     }
 
     /// Returns what differs between the approved card and the one that waits, key by key.
@@ -116,10 +98,27 @@ impl CardPin {
         };
         keys.into_iter().filter_map(differs).collect()
     }
+}
 
-    /// Returns the version of the agent's operation under these settings: a call that was decided on one is never made
-    /// with another.
-    pub fn version(&self, agent: &RemoteAgent) -> String {
+impl PlacePin for CardPin {
+    type Settings = RemoteAgent;
+
+    fn is_of(&self, agent: &RemoteAgent) -> bool {
+        self.place == agent.place_hash()
+    }
+
+    fn approve(self, by: &str, now: Millis) -> Self {
+        match self.change {
+            Some(change) => Self { card: change.card, approved: now, by: by.to_owned(), change: None, ..self },
+            None => self,
+        }
+    }
+
+    fn change_hash(&self) -> Option<String> {
+        self.change.as_ref().map(|change| card_hash(&change.card))
+    }
+
+    fn version(&self, agent: &RemoteAgent) -> String {
         sha256_hex(format!("{} {}", agent.hash(), card_hash(&self.card)).as_bytes())
     }
 }
@@ -133,7 +132,7 @@ mod tests {
     fn a_changed_card_waits_until_it_is_approved() {
         let agent = RemoteAgent::at_url(ServerName::new("clerk").unwrap(), "https://h/a");
         let card = |about: &str, version: &str| json!({"name": "C", "description": about, "version": version});
-        let pin = CardPin::first(&agent, &card("a", "1"), Millis(1));
+        let pin = CardPin::pin_first(&agent, &card("a", "1"), Millis(1));
         let version = pin.version(&agent);
         let newer = pin.clone().with_card(&card("a", "2"), Millis(2));
         assert_eq!((newer.change.clone(), newer.version(&agent)), (None, version.clone()), "its version is no change");
@@ -156,7 +155,7 @@ mod tests {
     #[test]
     fn an_added_and_a_removed_key_are_differences() {
         let agent = RemoteAgent::at_url(ServerName::new("clerk").unwrap(), "https://h/a");
-        let pin = CardPin::first(&agent, &json!({"name": "C", "skills": []}), Millis(1));
+        let pin = CardPin::pin_first(&agent, &json!({"name": "C", "skills": []}), Millis(1));
         let found = pin.with_card(&json!({"name": "C", "provider": {"url": "x"}}), Millis(2)).differences();
         let keys: Vec<_> = found.iter().map(|one| one.key.as_str()).collect();
         assert_eq!(keys, ["provider", "skills"]);

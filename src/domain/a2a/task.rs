@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Operation in the head of a job that stands for a task of an agent elsewhere. Nobody can invoke it.
 pub const OPERATION: &str = "v/ops/a2a/task";
 
-/// Part of the time since a task's last change that is waited before the next look.
+/// Divisor of a task's age: so long is the pause before the agent is asked for it again.
 const LOOK_PART: u32 = 10;
 
 /// Hexadecimal digits of the id of a message.
@@ -36,7 +36,7 @@ pub struct RemoteTaskInput {
     pub place: String,
     /// What is said to the agent.
     pub message: RemoteMessage,
-    /// Time at which the task is given up.
+    /// Time from which the agent isn't asked any more, and the task is cancelled.
     pub deadline: Millis,
 }
 
@@ -69,7 +69,7 @@ pub struct RemoteTask {
     /// Id that the agent has given the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Time of the first look at the task.
+    /// Time at which the task began, as far as a worker has seen it.
     pub begun: Millis,
     /// Requests in a row that have failed.
     #[serde(default)]

@@ -166,7 +166,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeclaredEffect {
-    /// Nothing: it may be made again at any time.
+    /// The call only reads, and may be repeated at any time.
     Read,
     /// Something, and the service recognises a repeated call by its `Idempotency-Key`, or does no more the second time.
     Repeatable,

@@ -2,13 +2,14 @@
 
 use super::error::{DeclarationError, DeclaredHeaderRule};
 use super::status::check_statuses;
-use super::template::{ALL_ARGUMENTS, TextTemplate, ValueTemplate, escape_xml, percent_encode, value_text};
+use super::template::{ALL_ARGUMENTS, TextTemplate, ValueTemplate, escape_xml, value_text};
 use super::url::{UrlFault, UrlTemplate};
 use super::{DeclaredEffect, DeclaredMethod, HttpDeclaration, check_schema};
 use crate::headers::{is_name, is_of_connection, is_value};
 use crate::ids::secret::SecretName;
 use crate::limits::{DECLARED_HEADERS, DECLARED_QUERY, DECLARED_REQUEST_BYTES, OPERATION_TIME};
 use crate::nearest::did_you_mean;
+use crate::percent::percent_encode;
 use crate::secret::SecretReference;
 use crate::secret::reference::find_references;
 use crate::visible::quote_foreign;

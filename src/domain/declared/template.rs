@@ -3,7 +3,6 @@
 use crate::visible::quote_foreign;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::fmt::Write;
 
 /// Name that stands for all arguments as one map.
 pub const ALL_ARGUMENTS: &str = "*";
@@ -198,20 +197,6 @@ impl ValueTemplate {
     }
 }
 
-/// Encodes a text as a part of a path or of a form: all but letters, digits, `-`, `.`, `_` and `~` become `%XX`.
-pub fn percent_encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing into a text doesn't fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
-}
-
 /// Escapes a text for XML.
 pub fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -283,7 +268,6 @@ mod tests {
 
     #[test]
     fn texts_are_encoded_for_their_place() {
-        assert_eq!(percent_encode("a/b c?d#é%2e~._-"), "a%2Fb%20c%3Fd%23%C3%A9%252e~._-");
         assert_eq!(escape_xml("<a href=\"x\">&'"), "&lt;a href=&quot;x&quot;&gt;&amp;&apos;");
     }
 }

@@ -1,8 +1,9 @@
 //! URL of a declared call: scheme, host and port are fixed, and arguments stand in its path, each encoded.
 
-use super::template::{TemplateRule, TextTemplate, percent_encode};
+use super::template::{TemplateRule, TextTemplate};
 use crate::lattice::value::type_name;
 use crate::limits::DECLARED_URL_BYTES;
+use crate::percent::percent_encode;
 use crate::visible::quote_foreign;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;

@@ -66,5 +66,5 @@ pub const A2A_RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Dura
 /// Failed tries to send a message in a row after which it is given up: some minutes.
 pub const A2A_SEND_TRIES: u32 = 8;
 
-/// Time for which a card counts as new.
+/// Age of a card at which the agent is asked for it again.
 pub const A2A_FRESH: Duration = Duration::from_mins(5);

@@ -69,15 +69,6 @@ pub const MCP_FRESH_RANGE: RangeInclusive<Duration> = Duration::from_mins(1)..=D
 /// Time for which a list counts as new if the server doesn't say.
 pub const MCP_FRESH: Duration = Duration::from_mins(5);
 
-/// Pause before a server is asked for its list again after it has failed.
-pub const MCP_LIST_RETRY: Duration = Duration::from_secs(30);
-
-/// Time for which a process keeps the tools of a server that nobody uses: longer than any turn.
-pub const MCP_PUBLISHED: Duration = Duration::from_hours(4);
-
-/// Age at which a process reads the approved definitions of a server from the store again.
-pub const MCP_PIN_AGE: Duration = Duration::from_secs(2);
-
 /// Bytes of the approved definitions of one server with a change that waits: the quota counts them.
 pub const MCP_PIN_BYTES: usize = 4 * 1024 * 1024;
 

@@ -86,7 +86,7 @@ pub struct DefinitionPage {
     pub skipped: Vec<SkippedTool>,
     /// Cursor of the next page.
     pub next: Option<String>,
-    /// Time for which the list counts as new.
+    /// Age at which the server says that its list is old; `None` if it says none.
     pub fresh: Option<Duration>,
 }
 

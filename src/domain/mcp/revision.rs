@@ -64,7 +64,7 @@ pub enum ProtocolEra {
 
 impl ProtocolEra {
     /// Returns the first way in which a server is asked.
-    pub const fn first(choice: RevisionChoice) -> Self {
+    pub const fn first_try(choice: RevisionChoice) -> Self {
         match choice {
             RevisionChoice::Auto | RevisionChoice::Stateless => Self::Stateless,
             RevisionChoice::Handshake => Self::Handshake,

@@ -56,7 +56,7 @@ pub struct Pipeline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PipelineKind {
-    /// Each step begins when the one before it has ended.
+    /// Steps run one after the other.
     Sequential,
     /// All branches run side by side.
     Parallel,

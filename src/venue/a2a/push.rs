@@ -13,7 +13,7 @@ use super::reader::TaskReader;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject, sha256_hex};
-use crate::domain::invocation::{self as rules, InvokedOperation, OperationCaller};
+use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::limits::INVOKED_OPEN;
 use crate::domain::priority::Priority;
@@ -346,15 +346,7 @@ impl TaskReader<'_> {
     }
 
     async fn admit_delivery(&self, head: &JobHead, token_owner: Option<&Owner>) -> Result<(), NotificationError> {
-        let caller = self.caller.clone();
-        let asker = OperationCaller {
-            name: caller.name,
-            operator: caller.operator,
-            authority: caller.authority,
-            envelope: caller.envelope,
-            principal: caller.principal,
-            token_owner: token_owner.cloned(),
-        };
+        let asker = self.caller.asker(token_owner);
         let key = EventId::new(head.id.as_str()).expect("hex digits are a legal id");
         let invoked = InvokedOperation::new(head.id.clone(), key, asker, head.created);
         match operation_jobs::admit(self.venue, &self.caller.owner, head, &invoked).await? {

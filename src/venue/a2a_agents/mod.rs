@@ -9,8 +9,7 @@
 mod pins;
 mod prepare;
 mod review;
-mod warnings;
 
-pub use prepare::{prepare_path, prepare_preview, prepare_stored, prepare_turn, watch};
-pub use review::{NamedRemoteAgent, approve, find_remote_agent, list_remote_agents, refresh, show_remote_agent};
-pub use warnings::agent_warnings;
+pub(crate) use review::{
+    NamedRemoteAgent, approve, approved_card, find_remote_agent, list_remote_agents, refresh, show_remote_agent,
+};

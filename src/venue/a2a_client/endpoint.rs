@@ -1,31 +1,21 @@
 //! The place of an agent elsewhere: its card, how it may be reached, and the headers of each request.
 
+use super::exchange::AgentPeer;
 use super::signature::CardKey;
 use crate::config::url::{CallableUrlError, parse_callable};
 use crate::domain::a2a::remote::RemoteAgent;
-use crate::domain::chat::HeaderText;
 use crate::domain::hosts::{HostRule, HostRuleError};
 use crate::domain::ids::Owner;
-use crate::domain::ids::secret::SecretName;
-use crate::domain::secret::{Destination, Mask, PlainSecret};
+use crate::domain::mcp::name::ServerName;
 use crate::store::Store;
 use crate::venue::failure::OpError;
+use crate::venue::outbound::endpoint::{Credential, CredentialError};
+use crate::venue::outbound::owner_headers::{HeaderPlace, ResolvedHeaders};
 use crate::venue::outbound::send::HttpSender;
 use crate::venue::outbound::{HttpPolicy, url_destination};
+use crate::venue::places::PlaceEndpoint;
 use crate::venue::secrets::Vault;
 use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-
-/// The venue's own key for an agent.
-#[derive(Debug, Clone)]
-pub struct A2aCredential {
-    /// Name of the header.
-    pub header: String,
-    /// Text before the key.
-    pub prefix: String,
-    /// Value of the secret.
-    pub value: PlainSecret,
-}
 
 /// Why an agent can't be asked with its settings. The texts show no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,12 +26,9 @@ pub enum A2aEndpointError {
     /// The URL has a host that no rule can name.
     #[error("`url`: {0}")]
     Host(#[from] HostRuleError),
-    /// The header has an illegal name.
-    #[error("`{0}` is no header")]
-    HeaderName(String),
-    /// The key has characters that a header can't have.
-    #[error("the key has characters that no header may have")]
-    KeyCharacters,
+    /// The venue's own key can't be sent.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
     /// A key for signatures can't be used.
     #[error(
         "`keys[{at}]`: expected a public key as JWK of `ES256`, `ES384`, `EdDSA`, `RS256`, `RS384`, `RS512` or `PS256`"
@@ -59,17 +46,8 @@ pub struct A2aEndpoint {
     /// Client for the host of an agent of the venue; agents of agents are called by the client of all hosts.
     own: Option<HttpSender>,
     /// The venue's own headers.
-    headers: HeaderMap,
-    mask: Mask,
+    headers: ResolvedHeaders,
     keys: Vec<CardKey>,
-}
-
-/// Headers of requests for an owner, and what is masked in the answers.
-pub(crate) struct ResolvedHeaders {
-    /// Headers for the host of the card.
-    pub(crate) headers: HeaderMap,
-    /// Secrets among them.
-    pub(crate) mask: Mask,
 }
 
 impl A2aEndpoint {
@@ -82,32 +60,30 @@ impl A2aEndpoint {
             .enumerate()
             .map(|(at, key)| CardKey::read(key).ok_or(A2aEndpointError::SigningKey { at }));
         let keys = keys.collect::<Result<_, _>>()?;
-        Ok(Self { settings, card_url, own: None, headers: HeaderMap::new(), mask: Mask::default(), keys })
+        Ok(Self { settings, card_url, own: None, headers: ResolvedHeaders::default(), keys })
     }
 
     /// Makes the place of an agent that the venue names: its host may be called, and others under the rules for all hosts.
     pub fn of_venue(
         settings: RemoteAgent,
         policy: HttpPolicy,
-        credential: Option<&A2aCredential>,
+        credential: Option<&Credential>,
     ) -> Result<Self, A2aEndpointError> {
         let mut endpoint = Self::of_agent(settings)?;
         let to = url_destination(&endpoint.card_url);
         let rule = HostRule::parse(&format!("{}:{}", to.host, to.port))?;
         let setting = format!("a2a.agents.{}", endpoint.settings.name);
         endpoint.own = Some(HttpSender::new(HttpPolicy { hosts: vec![rule], redirects: 0, setting, ..policy }));
-        if let Some(A2aCredential { header, prefix, value }) = credential {
-            let name = HeaderName::from_bytes(header.as_bytes());
-            let name = name.map_err(|_| A2aEndpointError::HeaderName(header.clone()))?;
-            let text = HeaderValue::from_str(&format!("{prefix}{}", value.reveal()));
-            let mut text = text.map_err(|_| A2aEndpointError::KeyCharacters)?;
-            text.set_sensitive(true);
-            endpoint.headers.insert(name, text);
-            if let Ok(shown) = SecretName::new(endpoint.settings.name.as_str()) {
-                endpoint.mask.add(&shown, value);
-            }
+        if let Some(credential) = credential {
+            let ResolvedHeaders { headers, mask } = &mut endpoint.headers;
+            credential.add_to(headers, mask)?;
         }
         Ok(endpoint)
+    }
+
+    /// Returns the agent as it is asked with these headers.
+    pub(crate) fn peer<'a>(&'a self, hosts: &'a HttpSender, resolved: ResolvedHeaders) -> AgentPeer<'a> {
+        AgentPeer { endpoint: self, hosts, resolved }
     }
 
     /// Returns the settings of the agent.
@@ -125,14 +101,9 @@ impl A2aEndpoint {
         &self.keys
     }
 
-    /// Returns the place to which secrets may be bound.
-    fn destination(&self) -> Destination {
-        url_destination(&self.card_url)
-    }
-
     /// Whether requests to the host of the card have headers of the configuration.
     pub(super) fn has_headers(&self) -> bool {
-        !self.headers.is_empty() || !self.settings.headers.is_empty()
+        !self.headers.headers.is_empty() || !self.settings.headers.is_empty()
     }
 
     /// Returns the name of the agent for errors, with its host.
@@ -153,31 +124,26 @@ impl A2aEndpoint {
         vault: &Vault,
         owner: &Owner,
     ) -> Result<ResolvedHeaders, OpError> {
-        let (mut headers, mut mask) = (self.headers.clone(), self.mask.clone());
-        let to = self.destination();
-        for (name, text) in &self.settings.headers {
-            let (plain, is_secret) = match text {
-                HeaderText::Plain(text) => (text.clone(), false),
-                HeaderText::Secret { name, prefix } => {
-                    let secret = vault.open(store, owner, name).await?;
-                    if !secret.hosts.permits(&to) {
-                        return Err(OpError::Denied(format!(
-                            "secret `{name}` may not go to `{}`, the place of the A2A agent `{}`: bind it to that host \
-                             (`trellis secret set`)",
-                            to.origin(),
-                            self.settings.name
-                        )));
-                    }
-                    mask.add(&secret.name, &secret.value);
-                    (format!("{prefix}{}", secret.value.reveal()), true)
-                }
-            };
-            let wrong = || OpError::Invalid(format!("header `{name}` of the A2A agent `{}`", self.settings.name));
-            let legal = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-            let mut value = HeaderValue::from_str(&plain).map_err(|_| wrong())?;
-            value.set_sensitive(is_secret);
-            headers.insert(legal, value);
-        }
-        Ok(ResolvedHeaders { headers, mask })
+        let RemoteAgent { headers, name, .. } = &self.settings;
+        let place = HeaderPlace { to: url_destination(&self.card_url), kind: "A2A agent", name: name.as_str() };
+        self.headers.clone().add_named(headers, &place, store, vault, owner).await
+    }
+}
+
+impl PlaceEndpoint for A2aEndpoint {
+    type Settings = RemoteAgent;
+    type Error = A2aEndpointError;
+    type Facts = ();
+
+    fn open(settings: RemoteAgent) -> Result<Self, A2aEndpointError> {
+        Self::of_agent(settings)
+    }
+
+    fn place_settings(&self) -> &RemoteAgent {
+        self.settings()
+    }
+
+    fn name_of(settings: &RemoteAgent) -> &ServerName {
+        &settings.name
     }
 }

@@ -1,6 +1,6 @@
 //! One request to an agent elsewhere over HTTP, and its answer; and the card of an agent.
 
-use super::endpoint::{A2aEndpoint, ResolvedHeaders};
+use super::endpoint::A2aEndpoint;
 use super::signature::check_signatures;
 use crate::config::url::parse_callable;
 use crate::domain::a2a::card::{RemoteBinding, RemoteCard, RemoteInterface, VERSION};
@@ -10,10 +10,10 @@ use crate::domain::decode;
 use crate::domain::limits::{A2A_ANSWER_BYTES, A2A_CARD_BYTES, A2A_CARD_TIME, A2A_REQUEST_SECONDS};
 use crate::venue::failure::OpError;
 use crate::venue::outbound::departure::Departure;
-use crate::venue::outbound::send::{HttpSender, OutgoingRequest};
-use bytes::BytesMut;
+use crate::venue::outbound::owner_headers::ResolvedHeaders;
+use crate::venue::outbound::send::{AnswerBodyError, HttpSender, OutgoingRequest, read_body};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Method, Response, Url};
+use reqwest::{Method, Url};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ impl AgentPeer<'_> {
                 )));
             }
         }
-        let body = read_body(response, A2A_CARD_BYTES).await?;
+        let body = read_body(response, A2A_CARD_BYTES).await.map_err(|error| body_failure(&error))?;
         let card = decode::json(&body);
         let card = card.map_err(|error| OpError::Upstream(format!("{shown}: its card can't be read: {error}")))?;
         check_signatures(&card, self.endpoint.keys()).map_err(|error| OpError::Denied(format!("{shown}: {error}")))?;
@@ -155,7 +155,7 @@ impl AgentPeer<'_> {
         };
         let response = self.endpoint.sender(&ask.url, self.hosts).open(&ask, departure).await?;
         let status = response.status().as_u16();
-        let body = read_body(response, A2A_ANSWER_BYTES).await?;
+        let body = read_body(response, A2A_ANSWER_BYTES).await.map_err(|error| body_failure(&error))?;
         Ok(read_answer(interface.binding, status, &body)?)
     }
 
@@ -179,22 +179,7 @@ impl AgentPeer<'_> {
     }
 }
 
-/// Reads a body of at most so many bytes.
-async fn read_body(response: Response, limit: usize) -> Result<BytesMut, OpError> {
-    let too_large = || OpError::Upstream(format!("its answer has more than {limit} bytes"));
-    if response.content_length().is_some_and(|length| length > limit as u64) {
-        return Err(too_large());
-    }
-    let (mut response, mut body) = (response, BytesMut::new());
-    loop {
-        match response.chunk().await {
-            Ok(None) => return Ok(body),
-            Ok(Some(chunk)) if body.len() + chunk.len() <= limit => body.extend_from_slice(&chunk),
-            Ok(Some(_)) => return Err(too_large()),
-            Err(error) => {
-                let text = format!("the answer broke off after {} bytes: {}", body.len(), error.without_url());
-                return Err(OpError::Upstream(text));
-            }
-        }
-    }
+fn body_failure(error: &AnswerBodyError) -> OpError {
+    let whose = if matches!(error, AnswerBodyError::TooLarge { .. }) { "its" } else { "the" };
+    OpError::Upstream(format!("{whose} {error}"))
 }

@@ -4,14 +4,20 @@
 //! The messages are written and read here, as those of [`mcp_client`](super::mcp_client) are: it is known whether a request
 //! has left, each answer is bounded before it is decoded, and nothing of an agent is kept that another process would need.
 
-mod agents;
 mod endpoint;
 mod exchange;
 mod signature;
 
-pub use agents::{A2aAgents, VenueRemoteAgent};
-pub use endpoint::{A2aCredential, A2aEndpoint, A2aEndpointError};
+pub use endpoint::{A2aEndpoint, A2aEndpointError};
 pub use signature::CardSignatureError;
 
-pub(crate) use agents::{KnownRemoteAgent, RemoteAgentKey};
 pub(crate) use exchange::{AgentPeer, PeerFailure};
+
+use crate::venue::places::{KnownPlace, Places, VenuePlace};
+
+/// An agent elsewhere of the venue's configuration.
+pub type VenueRemoteAgent = VenuePlace<A2aEndpoint>;
+/// The agents elsewhere of a process.
+pub type A2aAgents = Places<A2aEndpoint>;
+/// What this process knows of an agent elsewhere in use.
+pub(crate) type KnownRemoteAgent = KnownPlace<A2aEndpoint>;

@@ -8,7 +8,7 @@ use crate::domain::tools::unknown_names::KnownNames;
 use crate::domain::visible::quote_foreign;
 use crate::store::{StoreError, keys};
 use crate::venue::operation::CatalogView;
-use crate::venue::{Venue, a2a_agents, declared, mcp};
+use crate::venue::{Venue, declared, outside_tools};
 use std::collections::BTreeSet;
 
 /// Why a configuration is refused. Each line is a fault of one of its parts.
@@ -56,7 +56,7 @@ fn list_warnings(
     config: &AgentConfig,
     bindings: Vec<String>,
 ) -> Vec<String> {
-    let of_venue = venue.catalog.mcp.of_venue().map(|server| &server.endpoint.settings().name);
+    let of_venue = venue.catalog.mcp.places.of_venue().map(|server| &server.endpoint.settings().name);
     let servers: Vec<_> = config.mcp.iter().map(|server| &server.name).chain(of_venue).cloned().collect();
     let of_venue = venue.catalog.a2a.of_venue().map(|agent| &agent.endpoint.settings().name);
     let remote_agents: Vec<_> = config.a2a_agents.iter().map(|agent| &agent.name).chain(of_venue).cloned().collect();
@@ -101,8 +101,7 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
     }
     found.extend(unseen_rules(venue, config));
     found.extend(inline.iter().filter_map(|(_, config)| unseen_rules(venue, config)));
-    found.extend(mcp::server_warnings(venue, owner, config).await?);
-    found.extend(a2a_agents::agent_warnings(venue, owner, config).await?);
+    found.extend(outside_tools::warnings(venue, owner, config).await?);
     Ok(found)
 }
 

@@ -12,9 +12,8 @@ use crate::domain::turn::{NextTurn, Turn, TurnInput};
 use crate::domain::values::Values;
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::venue::a2a_agents;
 use crate::venue::agents::{self, sessions};
-use crate::venue::mcp;
+use crate::venue::outside_tools;
 use crate::venue::policy;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -124,8 +123,7 @@ async fn next_inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview)
     if !reader.covers_reading(&turn_input.mandate.envelope.bound) {
         return Err(PreviewError::Withheld(key));
     }
-    mcp::prepare_preview(venue, owner, &agent, &run.state.tools).await?;
-    a2a_agents::prepare_preview(venue, owner, &agent, &run.state.tools).await?;
+    outside_tools::prepare_preview(venue, owner, &agent, &run.state.tools).await?;
     let mut catalog = venue.catalog_of_agent(owner, id);
     let (turn_input, workspace, pinned) = begin_turn(venue, &mut catalog, &agent, turn_input, is_expired).await?;
     let (turn, _) = Turn::begin(turn_input, venue.now());

@@ -30,7 +30,7 @@ pub(super) struct HttpToolCall {
 enum AttemptEnd {
     /// The call has ended.
     Done(Result<Value, OpError>),
-    /// The call may be made again after this pause; if it is not, it ends so.
+    /// The call failed with this error, and may be repeated after the pause that the service asks for.
     Again(Option<Duration>, OpError),
 }
 

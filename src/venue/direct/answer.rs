@@ -29,7 +29,7 @@ impl DirectRefusal {
         Self::new(400, text)
     }
 
-    /// 429: too much waits.
+    /// 429: more waits for admission than the queue takes.
     pub(super) fn busy(text: impl Into<String>) -> Self {
         Self::new(429, text)
     }
@@ -58,14 +58,7 @@ impl DirectRefusal {
 
 impl From<SubmissionError> for DirectRefusal {
     fn from(error: SubmissionError) -> Self {
-        let status = match &error {
-            SubmissionError::Override(_) => 403,
-            SubmissionError::NoJob(_) => 404,
-            SubmissionError::NotOpen { .. } => 409,
-            SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => 413,
-            _ => 400,
-        };
-        Self::new(status, error.to_string())
+        Self::new(error.status(), error.to_string())
     }
 }
 

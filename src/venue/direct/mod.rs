@@ -5,7 +5,7 @@ mod answer;
 mod queue;
 
 use crate::bus::{DirectSubmission, LiveSubject};
-use crate::domain::event::{is_own_reply_subject, is_reply_allowed};
+use crate::domain::event::is_answer_allowed;
 use crate::domain::ids::{AgentId, EventId, Owner};
 use crate::domain::message::InboundKind;
 use crate::domain::seal::SubmissionAddress;
@@ -35,9 +35,6 @@ const LISTEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Interval at which a stand-in looks for workers.
 const ROLL_EVERY: Duration = Duration::from_secs(2);
-
-/// Prefix of a reply subject of another account of the server.
-const OTHER_ACCOUNT: &str = "_R_.";
 
 /// A direct submission whose subject was understood.
 struct Submitted {
@@ -88,7 +85,7 @@ pub async fn run(venue: Arc<Venue>, auth: Arc<Auth>, role: DirectRole, stop: Can
     }
 }
 
-/// Admits all that waits, while nothing new comes.
+/// Admits the submissions that still wait when the subscription is gone.
 async fn finish_waiting(intake: &Arc<DirectIntake>, waiting: &mut FairQueue<Submitted>, running: &mut JoinSet<Owner>) {
     loop {
         start_next(intake, waiting, running);
@@ -207,15 +204,13 @@ impl DirectIntake {
         Ok(receipt)
     }
 
-    /// Whether the sender may name this subject for the answer: the venue may publish anywhere. Where tokens are required,
-    /// it lies under the reply subjects of its owner.
-    fn may_reply(&self, reply: &str, tenant: &str, user: &str) -> bool {
-        let allowed = if self.auth.is_required() { is_own_reply_subject } else { is_reply_allowed };
-        reply.starts_with(OTHER_ACCOUNT) || allowed(reply, tenant, user)
+    /// Whether the sender may name this subject for the answer.
+    fn may_reply(&self, reply: &str, owner: Option<&Owner>) -> bool {
+        is_answer_allowed(reply, owner, self.auth.is_required())
     }
 
     async fn answer(&self, owner: &Owner, reply: &str, answer: Result<SubmitReceipt, DirectRefusal>) {
-        if !self.may_reply(reply, &owner.tenant().token(), &owner.user().token()) {
+        if !self.may_reply(reply, Some(owner)) {
             let expected = format!("trellis.reply.{}.{}.", owner.tenant().token(), owner.user().token());
             tracing::warn!(%owner, "a direct submission gets no answer: expected an inbox under `{expected}`");
             return;
@@ -232,7 +227,7 @@ impl DirectIntake {
 
     /// Refuses a submission whose subject names no owner.
     async fn answer_unread(&self, reply: &str, refusal: &DirectRefusal) {
-        if self.may_reply(reply, "", "") {
+        if self.may_reply(reply, None) {
             self.signal(reply, to_json(&refusal.view()).to_string()).await;
         }
     }

@@ -106,6 +106,29 @@ pub enum PreparationError {
 }
 
 impl SubmissionError {
+    /// Returns the status code of HTTP for it.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Malformed(_)
+            | Self::ReplyTo(_)
+            | Self::ReplyToOther { .. }
+            | Self::Grant(_)
+            | Self::ContextIds(_)
+            | Self::Priority
+            | Self::Budget(_)
+            | Self::EntityIds(_)
+            | Self::ResponseSchema(_)
+            | Self::Loads(_)
+            | Self::OutputPath(_)
+            | Self::Id(_)
+            | Self::Forged(_) => 400,
+            Self::Override(_) => 403,
+            Self::NoJob(_) => 404,
+            Self::NotOpen { .. } => 409,
+            Self::TooLarge { .. } | Self::ContextTooLarge(_) => 413,
+        }
+    }
+
     /// Returns the code of the error in the answer.
     pub const fn code(&self) -> ErrorCode {
         match self {

@@ -10,8 +10,5 @@ mod pins;
 mod prepare;
 mod review;
 mod tool;
-mod warnings;
 
-pub use prepare::{prepare_path, prepare_preview, prepare_stored, prepare_turn, watch};
-pub use review::{NamedServer, approve, find_server, list_servers, list_tools, refresh, show_server};
-pub use warnings::server_warnings;
+pub(crate) use review::{approve, find_server, list_servers, list_tools, refresh, show_server};

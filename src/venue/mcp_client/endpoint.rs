@@ -2,33 +2,25 @@
 
 use super::program::{McpProgram, ProgramServer};
 use crate::config::url::{CallableUrlError, parse_callable};
-use crate::domain::chat::HeaderText;
 use crate::domain::hosts::{HostRule, HostRuleError};
 use crate::domain::ids::Owner;
-use crate::domain::ids::secret::SecretName;
+use crate::domain::mcp::definition::SkippedTool;
+use crate::domain::mcp::name::ServerName;
 use crate::domain::mcp::revision::{ProtocolEra, RevisionChoice};
 use crate::domain::mcp::server::McpServer;
-use crate::domain::secret::{Destination, Mask, PlainSecret};
+use crate::domain::secret::{Destination, Mask};
 use crate::store::Store;
 use crate::venue::failure::OpError;
+use crate::venue::outbound::endpoint::{Credential, CredentialError};
+use crate::venue::outbound::owner_headers::{HeaderPlace, ResolvedHeaders};
 use crate::venue::outbound::send::HttpSender;
 use crate::venue::outbound::{HttpPolicy, url_destination};
+use crate::venue::places::PlaceEndpoint;
 use crate::venue::secrets::Vault;
 use parking_lot::Mutex;
 use reqwest::Url;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::HeaderMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The venue's own key for a server.
-#[derive(Debug, Clone)]
-pub struct McpCredential {
-    /// Name of the header.
-    pub header: String,
-    /// Text before the key.
-    pub prefix: String,
-    /// Value of the secret.
-    pub value: PlainSecret,
-}
 
 /// Why a server can't be asked with its settings. The texts show no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,12 +34,9 @@ pub enum McpEndpointError {
     /// The URL has a host that no rule can name.
     #[error("`url`: {0}")]
     Host(#[from] HostRuleError),
-    /// The header has an illegal name.
-    #[error("`{0}` is no header")]
-    HeaderName(String),
-    /// The key has characters that a header can't have.
-    #[error("the key has characters that no header may have")]
-    KeyCharacters,
+    /// The venue's own key can't be sent.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
 }
 
 /// A server that can be asked.
@@ -59,8 +48,7 @@ pub struct McpEndpoint {
     /// Program that is the server, and is asked in place of the URL.
     program: Option<ProgramServer>,
     /// The venue's own headers.
-    headers: HeaderMap,
-    mask: Mask,
+    headers: ResolvedHeaders,
     /// How the server is spoken to, once that is known.
     era: Mutex<Option<ProtocolEra>>,
     last_id: AtomicU64,
@@ -77,7 +65,7 @@ impl McpEndpoint {
     pub fn of_venue(
         settings: McpServer,
         policy: HttpPolicy,
-        credential: Option<&McpCredential>,
+        credential: Option<&Credential>,
     ) -> Result<Self, McpEndpointError> {
         let url = parse_callable(&settings.url)?;
         let to = url_destination(&url);
@@ -85,16 +73,9 @@ impl McpEndpoint {
         let setting = format!("mcp.servers.{}", settings.name);
         let policy = HttpPolicy { hosts: vec![rule], redirects: 0, setting, ..policy };
         let mut endpoint = Self::new(settings, url, Some(HttpSender::new(policy)));
-        if let Some(McpCredential { header, prefix, value }) = credential {
-            let name = HeaderName::from_bytes(header.as_bytes());
-            let name = name.map_err(|_| McpEndpointError::HeaderName(header.clone()))?;
-            let text = HeaderValue::from_str(&format!("{prefix}{}", value.reveal()));
-            let mut text = text.map_err(|_| McpEndpointError::KeyCharacters)?;
-            text.set_sensitive(true);
-            endpoint.headers.insert(name, text);
-            if let Ok(shown) = SecretName::new(endpoint.settings.name.as_str()) {
-                endpoint.mask.add(&shown, value);
-            }
+        if let Some(credential) = credential {
+            let ResolvedHeaders { headers, mask } = &mut endpoint.headers;
+            credential.add_to(headers, mask)?;
         }
         Ok(endpoint)
     }
@@ -112,9 +93,8 @@ impl McpEndpoint {
             RevisionChoice::Handshake => Some(ProtocolEra::Handshake),
             RevisionChoice::Stateless => Some(ProtocolEra::Stateless),
         };
-        let (headers, mask) = (HeaderMap::new(), Mask::default());
         let (program, era, last_id) = (None, Mutex::new(era), AtomicU64::new(0));
-        Self { settings, url, own, program, headers, mask, era, last_id }
+        Self { settings, url, own, program, headers: ResolvedHeaders::default(), era, last_id }
     }
 
     /// Returns the settings of the server.
@@ -153,7 +133,7 @@ impl McpEndpoint {
 
     /// Returns the mask of the venue's key.
     pub(crate) const fn mask(&self) -> &Mask {
-        &self.mask
+        &self.headers.mask
     }
 
     /// Returns the client for calls: its own, or that of all hosts.
@@ -182,6 +162,24 @@ impl McpEndpoint {
     }
 }
 
+impl PlaceEndpoint for McpEndpoint {
+    type Settings = McpServer;
+    type Error = McpEndpointError;
+    type Facts = Vec<SkippedTool>;
+
+    fn open(settings: McpServer) -> Result<Self, McpEndpointError> {
+        Self::of_agent(settings)
+    }
+
+    fn place_settings(&self) -> &McpServer {
+        self.settings()
+    }
+
+    fn name_of(settings: &McpServer) -> &ServerName {
+        &settings.name
+    }
+}
+
 /// Returns the headers of requests for an owner: the venue's own and those of the settings, with the owner's secrets.
 pub(crate) async fn resolve_headers(
     endpoint: &McpEndpoint,
@@ -189,29 +187,9 @@ pub(crate) async fn resolve_headers(
     vault: &Vault,
     owner: &Owner,
 ) -> Result<HeaderMap, OpError> {
-    let mut headers = endpoint.headers.clone();
-    let Some(to) = endpoint.destination() else { return Ok(headers) };
-    for (name, text) in &endpoint.settings.headers {
-        let (plain, is_secret) = match text {
-            HeaderText::Plain(text) => (text.clone(), false),
-            HeaderText::Secret { name, prefix } => {
-                let secret = vault.open(store, owner, name).await?;
-                if !secret.hosts.permits(&to) {
-                    return Err(OpError::Denied(format!(
-                        "secret `{name}` may not go to `{}`, the place of the MCP server `{}`: bind it to that host \
-                         (`trellis secret set`)",
-                        to.origin(),
-                        endpoint.settings.name
-                    )));
-                }
-                (format!("{prefix}{}", secret.value.reveal()), true)
-            }
-        };
-        let wrong = || OpError::Invalid(format!("header `{name}` of the MCP server `{}`", endpoint.settings.name));
-        let legal = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-        let mut value = HeaderValue::from_str(&plain).map_err(|_| wrong())?;
-        value.set_sensitive(is_secret);
-        headers.insert(legal, value);
-    }
-    Ok(headers)
+    let own = endpoint.headers.clone();
+    let Some(to) = endpoint.destination() else { return Ok(own.headers) };
+    let McpServer { headers, name, .. } = &endpoint.settings;
+    let place = HeaderPlace { to, kind: "MCP server", name: name.as_str() };
+    Ok(own.add_named(headers, &place, store, vault, owner).await?.headers)
 }

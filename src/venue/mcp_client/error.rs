@@ -6,7 +6,7 @@ use crate::domain::mcp::stream::StreamLimitError;
 use crate::domain::visible::quote_foreign;
 use crate::venue::failure::OpError;
 
-/// Statuses from 500 on that say that nothing was done; after any other one the server may have done what it was asked.
+/// Statuses from 500 on with which a server refuses a call before it begins.
 const NOTHING_DONE: [u16; 3] = [501, 503, 505];
 
 /// Statuses below 500 of refusals that aren't about the protocol: another login, and another time.

@@ -12,7 +12,7 @@ use crate::domain::mcp::stream::{MessageStream, is_id};
 use crate::venue::failure::OpError;
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::endpoint::add_marks;
-use crate::venue::outbound::send::{HttpSender, OutgoingRequest};
+use crate::venue::outbound::send::{AnswerBodyError, HttpSender, OutgoingRequest, read_body};
 use bytes::BytesMut;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response};
@@ -196,7 +196,7 @@ impl WireExchange<'_> {
         let (outcome, bytes) = if kind == "text/event-stream" {
             self.read_stream(response, request, &headers, era).await?
         } else {
-            let read = tokio::time::timeout(self.patience, read_body(response, self.max_bytes)).await;
+            let read = tokio::time::timeout(self.patience, read_limited(response, self.max_bytes)).await;
             let body = read.unwrap_or_else(|_| Err(silent()))?;
             (read_answer(&body, request.id)?, body.len())
         };
@@ -330,7 +330,7 @@ async fn refusal(response: Response, id: u64) -> McpFailure {
     let status = response.status().as_u16();
     let challenge =
         response.headers().get(header::WWW_AUTHENTICATE).and_then(|text| text.to_str().ok()).map(str::to_owned);
-    let body = read_body(response, REFUSAL_BYTES).await.unwrap_or_default();
+    let body = read_limited(response, REFUSAL_BYTES).await.unwrap_or_default();
     match ServerMessage::read(&body, id) {
         Ok(ServerMessage::Answer { outcome: Err(error), .. }) if !matches!(status, 401 | 403) => {
             McpFailure::Rpc { status, error }
@@ -340,22 +340,9 @@ async fn refusal(response: Response, id: u64) -> McpFailure {
 }
 
 /// Reads a body of at most so many bytes.
-async fn read_body(response: Response, limit: usize) -> Result<BytesMut, McpFailure> {
-    let limit = limit.min(MCP_MESSAGE_BYTES);
-    let too_large = || McpFailure::Answer(format!("its answer has more than {limit} bytes"));
-    if response.content_length().is_some_and(|length| length > limit as u64) {
-        return Err(too_large());
-    }
-    let (mut response, mut body) = (response, BytesMut::new());
-    loop {
-        match response.chunk().await {
-            Ok(None) => return Ok(body),
-            Ok(Some(chunk)) if body.len() + chunk.len() <= limit => body.extend_from_slice(&chunk),
-            Ok(Some(_)) => return Err(too_large()),
-            Err(error) => {
-                let text = format!("the answer broke off after {} bytes: {}", body.len(), error.without_url());
-                return Err(McpFailure::Transport(OpError::Upstream(text)));
-            }
-        }
-    }
+async fn read_limited(response: Response, limit: usize) -> Result<BytesMut, McpFailure> {
+    read_body(response, limit.min(MCP_MESSAGE_BYTES)).await.map_err(|error| match error {
+        AnswerBodyError::TooLarge { .. } => McpFailure::Answer(format!("its {error}")),
+        AnswerBodyError::Broken { .. } => McpFailure::Transport(OpError::Upstream(format!("the {error}"))),
+    })
 }

@@ -19,7 +19,7 @@ pub(crate) struct ToolListing {
     pub(crate) tools: Vec<ToolDefinition>,
     /// Tools that can't.
     pub(crate) skipped: Vec<SkippedTool>,
-    /// Time for which the list counts as new.
+    /// Age at which the server is asked for the list again.
     pub(crate) fresh: Duration,
 }
 

@@ -21,7 +21,7 @@ mod program;
 mod servers;
 mod session;
 
-pub use endpoint::{McpCredential, McpEndpoint, McpEndpointError};
+pub use endpoint::{McpEndpoint, McpEndpointError};
 pub use program::McpProgram;
 pub use servers::{McpServers, VenueServer};
 
@@ -29,5 +29,4 @@ pub(crate) use call::PeerCall;
 pub(crate) use endpoint::resolve_headers;
 pub(crate) use error::McpFailure;
 pub(crate) use list::{ToolListing, list_tools};
-pub(crate) use servers::{KnownServer, ServerKey};
 pub(crate) use session::SessionOwner;

@@ -52,7 +52,7 @@ impl McpPeer<'_> {
         let exchange = self.exchange(call, departure);
         let is_auto = self.endpoint.settings().revision == RevisionChoice::Auto;
         let known = self.endpoint.era();
-        let era = known.unwrap_or_else(|| ProtocolEra::first(self.endpoint.settings().revision));
+        let era = known.unwrap_or_else(|| ProtocolEra::first_try(self.endpoint.settings().revision));
         // Boxed for callers whose futures would be too large for a stack.
         let failure = match Box::pin(self.ask_in(era, &exchange, call)).await {
             Ok(answer) => return Ok(answer),

@@ -155,7 +155,7 @@ impl ProgramServer {
             AbortOnDropHandle::new(tokio::spawn(write_lines(stdin, queued))),
             AbortOnDropHandle::new(tokio::spawn(read_lines(stdout, Arc::clone(&waiting), lines.clone()))),
         ];
-        let era = ProtocolEra::first(choice);
+        let era = ProtocolEra::first_try(choice);
         RunningProgram { lines, waiting, era, _child: child, _pipes: pipes }.shake_hands(choice).await
     }
 }

@@ -4,7 +4,6 @@ use crate::config::url::parse_callable;
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::Owner;
 use crate::domain::ids::secret::SecretName;
-use crate::domain::invocation::OperationCaller;
 use crate::domain::limits::WEBHOOKS;
 use crate::domain::notification::NotificationKind;
 use crate::domain::notification::signature::WebhookKey;
@@ -107,14 +106,7 @@ pub async fn set(venue: &Venue, caller: &Caller, wanted: WantedWebhook) -> Resul
     let owner = &caller.owner;
     let url = check_post(venue, caller, &wanted.url, &wanted.secret)?;
     signing_key(venue, owner, &wanted.secret).await?;
-    let asker = OperationCaller {
-        name: caller.name.clone(),
-        operator: caller.operator,
-        authority: caller.authority.clone(),
-        envelope: caller.envelope.clone(),
-        principal: caller.principal.clone(),
-        token_owner: Some(owner.clone()),
-    };
+    let asker = caller.asker(Some(owner));
     let WantedWebhook { name, url: _, mut kinds, secret } = wanted;
     kinds.sort_unstable();
     kinds.dedup();

@@ -83,19 +83,8 @@ pub(super) async fn view(
 
 /// Returns the body by which somebody tries a webhook.
 pub(super) fn test_view(venue: &Venue, owner: &Owner, id: JobId, at: Millis) -> NotificationView {
-    let data = NotificationDataView {
-        owner: owner.to_string(),
-        venue: venue.name.clone(),
-        agent: None,
-        session: None,
-        job: None,
-        approval: None,
-        outcome: None,
-        operation: None,
-        reason: None,
-        resets: None,
-        answer: None,
-    };
+    let data =
+        NotificationDataView { owner: owner.to_string(), venue: venue.name.clone(), ..NotificationDataView::default() };
     NotificationView { id, kind: TEST.to_owned(), timestamp: at.rfc3339(), data }
 }
 

@@ -38,6 +38,7 @@ use crate::domain::authority::{Authority, Capability, ResourcePath};
 use crate::domain::call::ReplyStart;
 use crate::domain::event::Mandate;
 use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject, sha256_hex};
+use crate::domain::invocation::OperationCaller;
 use crate::domain::job::Parent;
 use crate::domain::limits::OPERATION_TIME;
 use crate::domain::principal::Principal;
@@ -126,6 +127,12 @@ impl Caller {
     /// Makes a caller who acts for no other request.
     pub fn new(owner: Owner, name: String, authority: Authority) -> Self {
         Self { owner, name, authority, operator: false, envelope: Envelope::default(), principal: Principal::ANYBODY }
+    }
+
+    /// Returns the caller as it is kept with an operation that runs later; `token_owner` is the owner that its token names.
+    pub fn asker(&self, token_owner: Option<&Owner>) -> OperationCaller {
+        let Self { owner: _, name, authority, operator, envelope, principal } = self.clone();
+        OperationCaller { name, operator, authority, envelope, principal, token_owner: token_owner.cloned() }
     }
 
     /// Returns the envelope of a request of this caller, who is no turn.

@@ -72,6 +72,35 @@ pub struct Credential {
     pub shown: SecretName,
 }
 
+/// Why a credential can't be sent. The texts don't show it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialError {
+    /// The header has an illegal name; holds it.
+    #[error("`{0}` is no header")]
+    HeaderName(String),
+    /// The key has characters that a header can't have.
+    #[error("the key has characters that no header may have")]
+    KeyCharacters,
+}
+
+impl Credential {
+    /// Adds the header to those of all requests, and the value to what is masked in answers.
+    ///
+    /// # Errors
+    /// No header can have the name or the value.
+    pub fn add_to(&self, headers: &mut HeaderMap, mask: &mut Mask) -> Result<(), CredentialError> {
+        let Self { header, prefix, value, shown } = self;
+        let name = HeaderName::from_bytes(header.as_bytes());
+        let name = name.map_err(|_| CredentialError::HeaderName(header.clone()))?;
+        let text = HeaderValue::from_str(&format!("{prefix}{}", value.reveal()));
+        let mut text = text.map_err(|_| CredentialError::KeyCharacters)?;
+        text.set_sensitive(true);
+        headers.insert(name, text);
+        mask.add(shown, value);
+        Ok(())
+    }
+}
+
 /// Client of one server.
 pub struct Endpoint {
     sender: HttpSender,
@@ -99,12 +128,9 @@ pub enum EndpointError {
     /// The URL has a host that no rule can name.
     #[error(transparent)]
     Host(#[from] HostRuleError),
-    /// The header has an illegal name; holds it.
-    #[error("`{0}` is no header")]
-    HeaderName(String),
-    /// The key has characters that a header can't have.
-    #[error("the key has characters that no header may have")]
-    KeyCharacters,
+    /// The credential can't be sent.
+    #[error(transparent)]
+    Credential(#[from] CredentialError),
 }
 
 impl Endpoint {
@@ -115,14 +141,8 @@ impl Endpoint {
         let rule = HostRule::parse(&format!("{}:{}", to.host, to.port))?;
         let mut headers = HeaderMap::new();
         let mut mask = Mask::default();
-        if let Some(Credential { header, prefix, value, shown }) = &place.credential {
-            let name = HeaderName::from_bytes(header.as_bytes());
-            let name = name.map_err(|_| EndpointError::HeaderName(header.clone()))?;
-            let text = HeaderValue::from_str(&format!("{prefix}{}", value.reveal()));
-            let mut text = text.map_err(|_| EndpointError::KeyCharacters)?;
-            text.set_sensitive(true);
-            headers.insert(name, text);
-            mask.add(shown, value);
+        if let Some(credential) = &place.credential {
+            credential.add_to(&mut headers, &mut mask)?;
         }
         let policy = HttpPolicy {
             hosts: vec![rule],

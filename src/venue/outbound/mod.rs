@@ -3,6 +3,7 @@
 
 mod address;
 pub(crate) mod departure;
+pub(crate) mod owner_headers;
 pub mod proxy;
 pub mod endpoint;
 pub(crate) mod send;

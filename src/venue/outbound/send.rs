@@ -216,29 +216,48 @@ impl HttpSender {
         }
     }
 
-    async fn read_answer(&self, url: Url, mut response: Response) -> Result<HostAnswerView, OpError> {
-        let limit = self.policy.max_bytes;
-        let too_large = || OpError::Upstream(format!("the answer has more than {limit} bytes"));
-        if response.content_length().is_some_and(|length| length > limit as u64) {
-            return Err(too_large());
-        }
-        let mut body = BytesMut::new();
-        loop {
-            let chunk = response.chunk().await;
-            let chunk = chunk.map_err(|error| {
-                OpError::Upstream(format!(
-                    "the answer broke off after {} bytes: {}",
-                    body.len(),
-                    error_chain(&error.without_url())
-                ))
-            })?;
-            let Some(chunk) = chunk else { break };
-            if body.len() + chunk.len() > limit {
-                return Err(too_large());
+    async fn read_answer(&self, url: Url, response: Response) -> Result<HostAnswerView, OpError> {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = read_body(response, self.policy.max_bytes).await;
+        let body = body.map_err(|error| OpError::Upstream(format!("the {error}")))?;
+        Ok(host_answer(&url, status, &headers, &body))
+    }
+}
+
+/// Why a body can't be read; the texts follow `the` or `its`.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AnswerBodyError {
+    /// It has more bytes than its reader takes.
+    #[error("answer has more than {limit} bytes")]
+    TooLarge {
+        /// Most bytes that are taken.
+        limit: usize,
+    },
+    /// The connection broke.
+    #[error("answer broke off after {read} bytes: {reason}")]
+    Broken {
+        /// Number of bytes that had come.
+        read: usize,
+        /// Error of the connection, without the URL.
+        reason: String,
+    },
+}
+
+/// Reads a body of at most so many bytes.
+pub(crate) async fn read_body(mut response: Response, limit: usize) -> Result<BytesMut, AnswerBodyError> {
+    if response.content_length().is_some_and(|length| length > limit as u64) {
+        return Err(AnswerBodyError::TooLarge { limit });
+    }
+    let mut body = BytesMut::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return Ok(body),
+            Ok(Some(chunk)) if body.len() + chunk.len() <= limit => body.extend_from_slice(&chunk),
+            Ok(Some(_)) => return Err(AnswerBodyError::TooLarge { limit }),
+            Err(error) => {
+                return Err(AnswerBodyError::Broken { read: body.len(), reason: error_chain(&error.without_url()) });
             }
-            body.extend_from_slice(&chunk);
         }
-        Ok(host_answer(&url, response.status(), response.headers(), &body))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::domain::time::Millis;
 use crate::domain::visible::cut_error;
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::venue::a2a_agents::{NamedRemoteAgent, find_remote_agent};
+use crate::venue::a2a_agents::{NamedRemoteAgent, approved_card, find_remote_agent};
 use crate::venue::a2a_client::{AgentPeer, KnownRemoteAgent, PeerFailure};
 use crate::venue::failure::OpError;
 use crate::venue::operation::Caller;
@@ -138,13 +138,13 @@ impl OpenedAgent {
     /// Returns the agent as it is asked for an owner.
     pub(super) async fn peer<'a>(&'a self, venue: &'a Venue, owner: &Owner) -> Result<AgentPeer<'a>, OpError> {
         let resolved = self.known.endpoint.resolve_headers(&*venue.store, &venue.secrets, owner).await?;
-        Ok(self.known.peer(&venue.catalog.hosts, resolved))
+        Ok(self.known.endpoint.peer(&venue.catalog.hosts, resolved))
     }
 
     /// Returns the address for a new task: of those that the approved card has, one at the host of the card, else the
     /// first.
     async fn choose_interface(&self, venue: &Venue) -> Result<RemoteInterface, OpError> {
-        let pin = self.named.approved_card(venue).await?;
+        let pin = approved_card(venue, &self.named).await?;
         if pin.change.is_some() {
             return Err(OpError::Conflict(format!(
                 "the card of the A2A agent `{}` has changed since it was approved, so nothing was sent: a person looks at \

@@ -2,7 +2,7 @@
 
 use super::callers::verify_asker;
 use crate::bus::{JobQuestion, LiveSubject};
-use crate::domain::event::{is_own_reply_subject, is_reply_allowed};
+use crate::domain::event::is_answer_allowed;
 use crate::domain::ids::{EventId, JobId};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::reader::JobVisibility;
@@ -15,9 +15,6 @@ use crate::worker::state::{RECEIVE_PAUSE, Worker};
 use bytes::Bytes;
 use futures::StreamExt;
 use std::sync::Arc;
-
-/// Prefix of a reply subject of another account of the server.
-const OTHER_ACCOUNT: &str = "_R_.";
 
 /// Answers questions until the process ends, one at a time, so that their load is bounded.
 pub(in crate::worker) async fn run(worker: Arc<Worker>) {
@@ -48,10 +45,7 @@ async fn listen(worker: &Worker) {
 async fn answer(worker: &Worker, question: &JobQuestion) -> Option<SubmissionStatusView> {
     let (venue, owner) = (&*worker.venue, &question.owner);
     let (caller, is_verified) = verify_asker(worker, question).await.ok()?;
-    let (tenant, user) = (owner.tenant().token(), owner.user().token());
-    let allowed = if is_verified { is_own_reply_subject } else { is_reply_allowed };
-    // The venue may publish anywhere, so it answers only to the client's own inboxes.
-    if !question.reply.starts_with(OTHER_ACCOUNT) && !allowed(&question.reply, &tenant, &user) {
+    if !is_answer_allowed(&question.reply, Some(owner), is_verified) {
         return None;
     }
     let id = EventId::new(std::str::from_utf8(&question.body).ok()?).ok()?;

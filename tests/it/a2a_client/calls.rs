@@ -1,6 +1,6 @@
 //! Messages to agents elsewhere, and what becomes of their tasks.
 
-use super::{CallerSite, asked_of_model, told};
+use super::{CallerSite, RULES, asked_of_model, partner_agent, told};
 use crate::mcp_client::any_loopback;
 use crate::support::a2a_server::{A2aAsked, A2aReply, A2aTestServer, task};
 use crate::support::operate::{boss, operate};
@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
+use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::job::{ErrorCode, JobStatus};
-use trellis::venue::a2a_agents::prepare_path;
 use trellis::venue::a2a_client::{A2aAgents, A2aEndpoint, VenueRemoteAgent};
 use trellis::venue::jobs::{self, CancelOutcome};
-use trellis::venue::operation::Caller;
+use trellis::venue::operation::{Caller, OpError};
+use trellis::venue::outside_tools::prepare_path;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_waited_for_in_both_bindings() {
@@ -153,7 +154,7 @@ async fn sharing_venue(server: &A2aTestServer) -> (TestVenue, TempDir) {
     let settings = serde_json::from_value(json!({"name": "partner", "url": server.url()})).unwrap();
     let endpoint = Arc::new(A2aEndpoint::of_venue(settings, any_loopback(), None).unwrap());
     let own = VenueRemoteAgent { endpoint, is_shared: true };
-    let (mut venue, dir) = TestVenue::embedded("").await;
+    let (mut venue, dir) = TestVenue::embedded(RULES).await;
     let inner = Arc::get_mut(&mut venue.venue).unwrap();
     inner.catalog = trellis::ops::catalog(true).with_a2a(A2aAgents::new([own]));
     venue.worker();
@@ -220,4 +221,50 @@ async fn a_caller_outside_turns_gets_the_job() {
     assert_eq!(listed["items"][0]["approvedBy"], "first use", "{listed}");
     let wrong = operate(&venue.venue, &caller, "a2a:partner:send", json!({})).await.unwrap_err();
     assert!(wrong.to_string().contains("expected a `message`"), "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agents_own_that_is_away_hides_the_venues() {
+    let server = A2aTestServer::start("JSONRPC", 0, |_| None).await;
+    let (venue, _dir) = sharing_venue(&server).await;
+    operate(&venue.venue, &boss(&venue.owner), "a2a/refresh", json!({"name": "partner"})).await.unwrap();
+    venue.agent("clerk", partner_agent("http://127.0.0.1:9", json!({}))).await;
+    let job = venue.run("clerk", "t1", json!("go")).await;
+    let turns = venue.turns("clerk", job.head.session.as_str()).await;
+    let outcomes: Vec<_> = turns.iter().flat_map(|turn| &turn.calls).map(|call| call.outcome.as_str()).collect();
+    assert_eq!(outcomes, ["unknown tool"]);
+    assert!(server.asked("SendMessage").is_empty(), "what was meant for one agent goes to no other");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_read_an_agent_sees_none_of_its_agents_elsewhere() {
+    let site = CallerSite::new().await;
+    site.venue.agent("clerk", partner_agent("http://127.0.0.1:9/?key=hunter2", json!({}))).await;
+    let ask = async |caps: Value, operation: &str, input: Value| {
+        let caps: Vec<Capability> = serde_json::from_value(caps).unwrap();
+        let caller = Caller { authority: Authority::new(Some(caps)), ..boss(&site.venue.owner) };
+        operate(&site.venue.venue, &caller, operation, input).await
+    };
+    let cards = json!({"with": "v/ops/a2a", "can": "crud/read"});
+    let agent = json!({"with": "g/clerk", "can": "crud/read"});
+    let named = json!({"name": "partner", "agent": "clerk"});
+    for (operation, input) in
+        [("a2a/agents", json!({"agent": "clerk"})), ("a2a/agent", named.clone()), ("a2a/refresh", named)]
+    {
+        let denied = ask(json!([cards]), operation, input.clone()).await;
+        assert!(matches!(denied, Err(OpError::Denied(_))), "{operation}: {denied:?}");
+        let answered = ask(json!([cards, agent]), operation, input).await;
+        assert!(!matches!(answered, Err(OpError::Denied(_))), "{operation}: {answered:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_see_no_key_in_the_url_of_a_venues_agent() {
+    let settings = serde_json::from_value(json!({"name": "partner", "url": "http://127.0.0.1:9/hunter2?key=hunter2"}));
+    let endpoint = Arc::new(A2aEndpoint::of_venue(settings.unwrap(), any_loopback(), None).unwrap());
+    let (mut venue, _dir) = TestVenue::embedded("").await;
+    let own = VenueRemoteAgent { endpoint, is_shared: true };
+    Arc::get_mut(&mut venue.venue).unwrap().catalog = trellis::ops::catalog(true).with_a2a(A2aAgents::new([own]));
+    let shown = operate(&venue.venue, &boss(&venue.owner), "a2a/agents", json!({})).await.unwrap();
+    assert_eq!(shown["items"][0]["url"], "http://127.0.0.1:9", "{shown}");
 }

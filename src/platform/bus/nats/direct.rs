@@ -2,14 +2,12 @@
 
 use super::super::{AUTHORIZATION_HEADER, BusError, DirectSubmission, ID_HEADER, subject};
 use super::NatsBus;
+use super::live::QUEUE_GROUP;
 use super::options::TIMEOUT;
 use async_nats::Subscriber;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
-
-/// Queue group whose members share the submissions.
-const QUEUE_GROUP: &str = "trellis";
 
 /// A subscription, and whether it still gets new messages.
 struct DirectSubscription {
@@ -20,7 +18,7 @@ struct DirectSubscription {
 
 impl DirectSubscription {
     /// Returns the next message. From `until` on no new one comes; those that the server has sent already still do.
-    async fn next(mut self) -> Option<(async_nats::Message, Self)> {
+    async fn take_next(mut self) -> Option<(async_nats::Message, Self)> {
         while !self.is_drained {
             let until = self.until.clone();
             tokio::select! {
@@ -52,7 +50,7 @@ fn decode_submission(prefix: &str, message: async_nats::Message) -> Option<Direc
 }
 
 impl NatsBus {
-    /// Implements [`super::LiveFeed::direct_submissions`].
+    /// Listens to direct submissions as [`super::LiveFeed::direct_submissions`] says.
     pub(super) async fn listen_direct(
         &self,
         until: CancellationToken,
@@ -62,7 +60,7 @@ impl NatsBus {
         let subscribed = client.queue_subscribe(subject::all_direct(&prefix), QUEUE_GROUP.to_owned()).await;
         let messages = subscribed.map_err(|error| self.unavailable(&error))?;
         let subscription = DirectSubscription { messages, until, is_drained: false };
-        let messages = stream::unfold(subscription, |subscription| subscription.next().boxed());
+        let messages = stream::unfold(subscription, |subscription| subscription.take_next().boxed());
         let submission = move |message| std::future::ready(decode_submission(&prefix, message));
         Ok(messages.filter_map(submission).boxed())
     }

@@ -12,8 +12,8 @@ use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use std::collections::HashSet;
 use tokio_util::sync::CancellationToken;
 
-/// Queue group whose members share the questions.
-const QUEUE_GROUP: &str = "trellis";
+/// Queue group whose members share the questions and the direct submissions.
+pub(super) const QUEUE_GROUP: &str = "trellis";
 
 #[async_trait]
 impl LiveFeed for NatsBus {

@@ -203,6 +203,12 @@ impl NatsBus {
         BusError::Unavailable { bus: self.name.clone(), reason: self.last_line().rights.explain(reason) }
     }
 
+    /// Returns the error of a publish whose connection was lost: the driver doesn't fail what is in flight.
+    fn lost_acknowledgement(&self) -> BusError {
+        let reason = "the connection was lost before the acknowledgement".to_owned();
+        BusError::Unavailable { bus: self.name.clone(), reason }
+    }
+
     fn refused_error(&self, reason: impl Into<String>) -> BusError {
         BusError::Refused { bus: self.name.clone(), reason: reason.into() }
     }
@@ -230,10 +236,8 @@ impl NatsBus {
             let acked = match sent {
                 Ok(ack) => tokio::select! {
                     acked = ack.into_future() => acked.map(|_| ()),
-                    // The driver doesn't fail publishes in flight; their answers can't come any more.
                     _ = lost.changed() => {
-                        let reason = "the connection was lost before the acknowledgement".to_owned();
-                        return Err(BusError::Unavailable { bus: self.name.clone(), reason });
+                        return Err(self.lost_acknowledgement());
                     }
                 },
                 Err(error) => Err(error),

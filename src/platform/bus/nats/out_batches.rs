@@ -72,7 +72,7 @@ impl Default for OutBatches {
 }
 
 impl OutBatches {
-    /// Waits for the begin of the next batch.
+    /// Waits until a batch may begin again after one of several completions.
     async fn wait_for_begin(&self) {
         let begin = *self.next_begin.lock();
         if let Some(begin) = begin {
@@ -188,8 +188,7 @@ impl NatsBus {
         let acked = tokio::select! {
             acked = committed.into_future() => acked,
             _ = lost.changed() => {
-                let reason = "the connection was lost before the acknowledgement".to_owned();
-                return Err(BatchFailure::Unknown(self.unavailable_reason(reason)));
+                return Err(BatchFailure::Unknown(self.lost_acknowledgement()));
             }
         };
         match acked {
