@@ -144,31 +144,48 @@ impl ToolTarget {
     }
 }
 
-/// Start of the turn of a reply. The key under which it is stored says whether the ids of the reply's calls contain it.
+/// Start of the turn of a reply. The key under which it is stored says which time the ids of the reply's calls contain.
 /// A successor of another build makes the same ids or can't read the record, so that nothing is sent twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplyStart {
     /// The reply was recorded by a build whose ids leave the start out.
     #[serde(rename = "start")]
     Undated(Millis),
-    /// The ids contain the start: a session that begins anew under its name makes other ids.
+    /// The ids contain the start. So does the record of a build before [`ReplyStart::Served`].
     #[serde(rename = "began")]
     Dated(Millis),
+    /// The ids contain when the event that the turn serves came in. A session that begins anew under its name makes other
+    /// ids; a turn that is run again because the store lost it makes the same.
+    #[serde(rename = "serves")]
+    Served {
+        /// Start of the turn.
+        start: Millis,
+        /// Time at which the event came in.
+        received: Millis,
+    },
 }
 
 impl ReplyStart {
     /// Returns the time of the start.
     pub const fn time(self) -> Millis {
         match self {
-            Self::Undated(start) | Self::Dated(start) => start,
+            Self::Undated(start) | Self::Dated(start) | Self::Served { start, .. } => start,
         }
     }
 
-    /// Returns the start as the ids of the reply's calls contain it, if they do.
+    /// Returns when the event that the turn serves came in, if that is known.
+    pub const fn received(self) -> Option<Millis> {
+        match self {
+            Self::Undated(_) | Self::Dated(_) => None,
+            Self::Served { received, .. } => Some(received),
+        }
+    }
+
+    /// Returns the time that the ids of the reply's calls contain, if they do.
     pub const fn time_in_ids(self) -> Option<Millis> {
         match self {
             Self::Undated(_) => None,
-            Self::Dated(start) => Some(start),
+            Self::Dated(time) | Self::Served { received: time, .. } => Some(time),
         }
     }
 }
@@ -364,6 +381,11 @@ mod tests {
         for (start, stored, in_ids) in [
             (ReplyStart::Undated(Millis(7)), json!({"start": 7}), None),
             (ReplyStart::Dated(Millis(7)), json!({"began": 7}), Some(Millis(7))),
+            (
+                ReplyStart::Served { start: Millis(7), received: Millis(5) },
+                json!({"serves": {"start": 7, "received": 5}}),
+                Some(Millis(5)),
+            ),
         ] {
             assert_eq!(serde_json::to_value(start).unwrap(), stored);
             assert_eq!(serde_json::from_value::<ReplyStart>(stored).unwrap(), start);

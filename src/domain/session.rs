@@ -242,9 +242,12 @@ pub struct TurnRecord {
     /// transcript of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settles: Option<u64>,
-    /// Whether calls of it wait for a person, and their ids contain its start.
+    /// Whether calls of it wait for a person, and their ids contain its start: it was recorded by an older build.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dated: bool,
+    /// When the event that it serves came in, if calls of it wait for a person: the ids of its calls contain that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Millis>,
     /// Number of the goal frame that it worked on; 0 = the session's conversation.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frame: u32,
@@ -282,7 +285,11 @@ impl TurnRecord {
 
     /// Returns the turn as the approvals of its calls identify it.
     pub const fn reply_turn(&self) -> ReplyTurn {
-        let start = if self.dated { ReplyStart::Dated(self.start) } else { ReplyStart::Undated(self.start) };
+        let start = match self.served {
+            Some(received) => ReplyStart::Served { start: self.start, received },
+            None if self.dated => ReplyStart::Dated(self.start),
+            None => ReplyStart::Undated(self.start),
+        };
         ReplyTurn { number: self.turn, start }
     }
 

@@ -36,7 +36,7 @@ mod verdict;
 
 use crate::approval::{ApprovalAnswer, AwaitingCall, DecidedCall, Ruling};
 use crate::authority::Capability;
-use crate::call::{Outcome, PlannedCall, ReplyStart, ReplyTurn};
+use crate::call::{Outcome, PlannedCall, ReplyTurn};
 use crate::chat::{ModelRequest, Reply};
 use crate::context::assemble::{AssembledPrompt, ContextError, assemble};
 use crate::context::inputs::{Inputs, ShownEvent};
@@ -247,7 +247,7 @@ impl Turn {
     }
 
     /// Returns the turn whose reply has the calls.
-    pub const fn reply_turn(&self) -> ReplyTurn {
+    pub fn reply_turn(&self) -> ReplyTurn {
         let number = self.input.turn;
         match &self.phase {
             TurnPhase::Settling(settling) => settling.exchange.reply_turn(),
@@ -255,7 +255,7 @@ impl Turn {
                 ReplyTurn { number, start: recorded.start }
             }
             TurnPhase::Gathering | TurnPhase::Asking(_) | TurnPhase::Decided => {
-                ReplyTurn { number, start: ReplyStart::Dated(self.input.start) }
+                ReplyTurn { number, start: self.input.reply_start() }
             }
         }
     }
@@ -411,7 +411,7 @@ impl Turn {
             heard: shown.clone().map(ShownEvent::transcript_entry).chain(heard).collect(),
             events: shown.map(|event| event.id.clone()).chain(begun.map(|event| event.id.clone())).collect(),
             unpinned: asking.unpinned,
-            start: ReplyStart::Dated(self.input.start),
+            start: self.input.reply_start(),
             config_version: self.input.config_version,
             authority: self.input.authority.clone(),
             used: asking.used,

@@ -5,7 +5,7 @@ use super::decide::{self, Decision};
 use super::record::turn_record;
 use super::verdict::TurnVerdict;
 use super::{Action, CallOutcome, RecordedReply, Sections, Turn, TurnInput, TurnPhase, plan};
-use crate::call::{Outcome, PlannedCall, ReplyStart, ResolvedCall, ToolTarget};
+use crate::call::{Outcome, PlannedCall, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, Reply, ToolCall};
 use crate::event::Payload;
 use crate::ids::JobId;
@@ -117,7 +117,7 @@ fn record_calls(
             .collect(),
         events: shown.map(|pending| &pending.event).chain(first).map(|event| event.id.clone()).collect(),
         unpinned: Vec::new(),
-        start: ReplyStart::Dated(turn_input.start),
+        start: turn_input.reply_start(),
         config_version: turn_input.config_version,
         authority: turn_input.authority.clone(),
         used: Vec::new(),

@@ -1,7 +1,7 @@
 //! Makes the record of a turn: its line of the timeline and its part of the transcript.
 
 use super::{CallOutcome, RecordedReply, TurnInput};
-use crate::call::PlannedCall;
+use crate::call::{PlannedCall, ReplyStart};
 use crate::chat::{Arguments, ChatMessage, TokenUsage, ToolCall};
 use crate::scope::ScopedSection;
 use crate::session::{CallRecord, TurnRecord};
@@ -16,6 +16,7 @@ pub(super) fn turn_record(
 ) -> TurnRecord {
     let model = &turn_input.config.model;
     let authority = turn_input.authority.clone().without_home();
+    let asked_in = recorded.map(|r| r.start).filter(|_| outcomes.iter().any(|outcome| outcome.asked.is_some()));
     TurnRecord {
         turn: turn_input.turn,
         start: recorded.map_or(turn_input.start, |r| r.start.time()),
@@ -37,7 +38,8 @@ pub(super) fn turn_record(
         bound: turn_input.mandate.envelope.bound.clone(),
         used: Some(recorded.map(|r| r.used.clone()).unwrap_or_default()),
         settles: None,
-        dated: recorded.is_some_and(|r| r.start.time_in_ids().is_some()) && outcomes.iter().any(|o| o.asked.is_some()),
+        dated: matches!(asked_in, Some(ReplyStart::Dated(_))),
+        served: asked_in.and_then(ReplyStart::received),
         frame: recorded.map_or_else(|| turn_input.state.goals.active_id(), |r| r.frame),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
         erased: false,

@@ -8,6 +8,7 @@ use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::Policy;
 use crate::budget::{Deadline, LimitOrigin, Purse};
+use crate::call::ReplyStart;
 use crate::event::{Mandate, Payload};
 use crate::ids::{Owner, SessionKey};
 use crate::job::ErrorCode;
@@ -71,6 +72,18 @@ pub struct NextTurn<'a> {
 }
 
 impl TurnInput {
+    /// Returns the start of the turn, and when the event that it serves came in: the task, or else the oldest of the
+    /// others. A turn that is run again because the store lost it serves that event again.
+    pub fn reply_start(&self) -> ReplyStart {
+        let start = self.start;
+        let Plan { task, messages, results, settled: _ } = &self.plan;
+        let others = messages.iter().chain(results).map(|pending| pending.event.received).min();
+        match task.as_ref().map(|task| task.event.received).or(others) {
+            Some(received) => ReplyStart::Served { start, received },
+            None => ReplyStart::Dated(start),
+        }
+    }
+
     /// Makes the input of a turn that serves `plan`; its authority is the current one.
     pub fn for_next_turn(
         next: NextTurn<'_>,

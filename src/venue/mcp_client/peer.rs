@@ -44,8 +44,13 @@ impl McpPeer<'_> {
         mask
     }
 
-    /// Sends a request. `departure` says afterwards whether it may have left.
+    /// Sends a request. `departure` says afterwards whether it may have left. Secrets that the answer repeats are masked.
     pub(crate) async fn ask(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
+        let answer = self.ask_as_it_is(call, departure).await?;
+        Ok(Exchanged { result: self.mask().value(answer.result), ..answer })
+    }
+
+    async fn ask_as_it_is(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
         if let Some(program) = self.endpoint.program() {
             return program.ask(call, self.endpoint.settings().revision, departure).await;
         }

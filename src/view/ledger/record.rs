@@ -80,6 +80,11 @@ pub struct TurnRecordView {
     /// Whether calls of it wait for a person, and their ids contain its start; absent in lists.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dated: bool,
+    /// Time at which the event that it serves came in, in milliseconds since 1970, if calls of it wait for a person: their
+    /// ids contain it. Absent in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<u64>")]
+    pub served: Option<Millis>,
     /// Number of the goal frame that it worked on; absent for the session's conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<u32>,
@@ -190,6 +195,7 @@ impl From<&TurnRecord> for TurnRecordView {
             used: record.used.clone(),
             settles: record.settles,
             dated: record.dated,
+            served: record.served,
             frame: Some(record.frame).filter(|frame| *frame > 0),
             prompt: record.prompt.clone(),
             erased: record.erased,
@@ -213,7 +219,7 @@ impl TurnRecordView {
             call.reads = None;
             call.sent = None;
         }
-        Self { authority: None, wider: None, bound: None, used: None, dated: false, ..view }
+        Self { authority: None, wider: None, bound: None, used: None, dated: false, served: None, ..view }
     }
 
     /// Returns the text and the calls of the model's reply; `None` if the turn has none.
@@ -279,6 +285,7 @@ mod tests {
             used: Some(vec![can_read]),
             settles: Some(2),
             dated: true,
+            served: Some(Millis(3)),
             frame: 1,
             prompt: "aa".into(),
             erased: true,

@@ -187,3 +187,32 @@ async fn the_failure_of_a_list_shows_no_secret() {
     let failure = failure(&site).await;
     assert!(failure.contains("wrong key: Bearer [secret KEY]"), "{failure}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_repeats_a_secret_shows_it_nowhere() {
+    let server = McpTestServer::start(STATELESS, tools(), |asked| {
+        let said = asked.header("authorization").to_owned();
+        let mut search = text_tool("search", json!({"title": said}));
+        search["description"] = json!(format!("your key is {said}"));
+        search["inputSchema"] = json!({"type": "object", "properties": {(said.clone()): {"enum": [said]}}});
+        let broken = json!({"name": said, "inputSchema": {"type": "object"}});
+        (asked.method() == "tools/list").then(|| McpReply::Result(json!({"tools": [search, broken]})))
+    })
+    .await;
+    let site = ClientSite::new().await;
+    let caller = boss(&site.venue.owner);
+    let input = json!({"name": "KEY", "value": "hunter2hunter2", "hosts": [format!("127.0.0.1:{}", server.port)]});
+    operate(&site.venue.venue, &caller, "secret/set", input).await.unwrap();
+    let headers = json!({"Authorization": {"$secret": "s/KEY"}});
+    site.agent("searcher", &server, json!({"revision": STATELESS, "headers": headers})).await;
+    site.venue.run("searcher", "t1", json!("go")).await;
+    let input = json!({"server": "shop", "agent": "searcher"});
+    let shown = operate(&site.venue.venue, &caller, "mcp/server", input).await.unwrap().to_string();
+    assert!(shown.contains("your key is [secret KEY]"), "{shown}");
+    let stored = site.venue.venue.store.scan(&site.venue.owner, "", None, false, 10_000).await.unwrap();
+    let text = |bytes: &bytes::Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let stored: Vec<String> = stored.iter().filter_map(|(_, doc)| doc.value.as_ref().map(text)).collect();
+    for text in stored.iter().chain([&shown]) {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}

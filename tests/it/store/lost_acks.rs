@@ -4,6 +4,7 @@
 mod connection_checks;
 mod kinds;
 mod large_changes;
+mod lost_turns;
 mod store_changes;
 mod spending;
 
