@@ -9,7 +9,7 @@ use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{NextStep, PendingEvent};
-use crate::store::{Grant, LeaseUse, StoreError};
+use crate::store::{Grant, Lease, LeaseUse, StoreError};
 use crate::venue::jobs;
 use crate::worker::commit;
 use crate::worker::stage::Stage;
@@ -50,6 +50,7 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
                 &lease,
                 worker.store_failures.record_failure(&lease, version, outage::pause(&error)),
             );
+            log_failure(&lease, &error);
             return SessionEnd::Failed(error);
         }
     };
@@ -61,6 +62,9 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         ended = turns(worker, &mut leased) => ended,
         () = worker.shutdown.cancel_token().cancelled() => release_now(worker, &leased).await,
     };
+    if let SessionEnd::Failed(error) = &ended {
+        log_failure(&lease, error);
+    }
     // Pause before the lease is released after a store error, an outage, or a stored value that can't be read.
     let pause = match &ended {
         SessionEnd::Failed(error) => Some(outage::pause(error)),
@@ -86,6 +90,10 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         worker.session_cache.insert(owner, session, cached);
     }
     ended
+}
+
+fn log_failure(lease: &Lease, error: &StoreError) {
+    tracing::warn!(owner = %lease.owner, session = %lease.session, %error, "session given up for now");
 }
 
 /// Wakes the next session that waits for the quarantine slot.

@@ -101,20 +101,21 @@ mod parts;
 mod reads;
 mod spend;
 
-pub use a2a::{card_pin, job_message, job_messages, job_notification, job_notifications};
+pub use a2a::{CARD_PINS, card_pin, job_message, job_messages, job_notification, job_notifications};
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use job_status::{decode_status, encode_paused, encode_status, status_before};
 pub use marks::*;
 pub use mcp::{MCP_PINS, agent_mcp_pins, mcp_pin};
 pub use notifications::{
-    NOTIFICATIONS_DUE, NOTIFICATIONS_STATE, WEBHOOKS, notification_due, venue_webhook_state, webhook, webhook_state,
+    NOTIFICATIONS_DUE, NOTIFICATIONS_STATE, WEBHOOK_STATES, WEBHOOKS, notification_due, venue_webhook_state, webhook,
+    webhook_state,
 };
 pub use parts::{PART_SCANS, PARTS, part, part_name, part_scan, parts, period_of_part, period_of_scan};
 pub use reads::{READS, agent_reads, outside_copy, reads, session_reads};
 pub use spend::{
-    MODEL_CAPS, OWNER_CAPS, SESSION_DAYS, account, is_needed_by_work, is_spending, job_spend, model_cap, owner_cap,
-    rate, session_cap, session_day, session_days, session_of_day, session_wait, user_cap,
+    BUDGETS, MODEL_CAPS, OWNER_CAPS, SESSION_CAPS, SESSION_DAYS, account, is_needed_by_work, is_spending, job_spend,
+    model_cap, owner_cap, rate, session_cap, session_day, session_days, session_of_day, session_wait, user_cap,
 };
 
 /// Key of an owner's policy.
@@ -126,9 +127,12 @@ pub const ERASURES: &str = "erasures";
 /// Key of an owner's quota.
 pub const QUOTA: &str = "quota";
 
+/// Prefix of the records and documents of agents.
+pub const AGENTS: &str = "g/";
+
 /// Returns the key of an agent's record.
 pub fn agent(agent: &AgentId) -> String {
-    format!("g/{}", agent.token())
+    format!("{AGENTS}{}", agent.token())
 }
 
 /// Returns the key of an agent's gate.
@@ -293,9 +297,12 @@ pub fn job_of_due(prefix: &str, key: &str) -> Option<(Millis, JobId)> {
     Some((Millis(due.parse().ok()?), JobId::new(job).ok()?))
 }
 
+/// Prefix of invoked operations that have not ended.
+pub const INVOCATIONS: &str = "i/";
+
 /// Returns the key of an invoked operation that has not ended.
 pub fn invocation(job: &JobId) -> String {
-    format!("i/{job}")
+    format!("{INVOCATIONS}{job}")
 }
 
 /// Prefix of invoked operations by due time.

@@ -24,7 +24,6 @@ pub(super) async fn settle(worker: &Worker, settle: &Arc<dyn Acknowledge>, end: 
         }
         SessionEnd::Failed(error) => {
             worker.venue.metrics.progress.count_retry("store");
-            tracing::warn!(%error, "session given up for now");
             settle.nak(pause(&error)).await;
         }
     }

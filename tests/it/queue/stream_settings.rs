@@ -282,6 +282,27 @@ async fn each_consumer_setting_is_fixed_or_stops_the_start() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_cant_be_put_right_keeps_no_other_from_it() {
+    let Some(url) = shared() else { return };
+    let options = options(&url);
+    NatsBus::open(&options).await.unwrap();
+    let (context, name) = (context(&url).await, options.prefix.to_uppercase());
+    let mut timers = stream_config(&context, &format!("{name}_TIMERS")).await;
+    timers["allow_msg_ttl"] = json!(true);
+    ask(&context, format!("STREAM.UPDATE.{name}_TIMERS"), &timers).await;
+    let config = async || ask(&context, format!("CONSUMER.INFO.{name}.workers"), &json!({})).await["config"].clone();
+    let before = config().await;
+    let mut changed = before.clone();
+    changed["max_batch"] = json!(1);
+    let request = json!({"stream_name": name, "config": changed});
+    ask(&context, format!("CONSUMER.DURABLE.CREATE.{name}.workers"), &request).await;
+    assert_eq!(config().await["max_batch"], 1);
+    let error = NatsBus::open(&options).await.err().unwrap().to_string();
+    assert!(error.contains("`allow_msg_ttl`") && error.contains(&format!("{name}_TIMERS")), "{error}");
+    assert_eq!(config().await, before, "with this limit workers take no work");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_competing_consumer_stops_the_start() {
     let Some(url) = shared() else { return };

@@ -75,29 +75,44 @@ pub(super) fn other_streams(prefix: &str) -> [(String, Option<&'static str>); 8]
     ]
 }
 
-/// Creates or updates the streams and consumers; returns the streams of messages to agents.
+/// Creates or updates the streams and consumers; returns the streams of messages to agents. One that can't be put right
+/// keeps none of the others from it.
 pub(super) async fn ensure(
     context: &Context,
     bus: &str,
     options: &NatsOptions,
 ) -> Result<Vec<InboundStream>, BusOpenError> {
     check_owner(context, bus, options).await?;
-    ensure_stream(context, bus, options, outbound(options)).await?;
-    ensure_stream(context, bus, options, events(options)).await?;
-    ensure_stream(context, bus, options, live(options)).await?;
-    ensure_timers(context, bus, options).await?;
-    ensure_stream(context, bus, options, jobs(options)).await?;
-    ensure_stream(context, bus, options, epoch(options)).await?;
-    ensure_stream(context, bus, options, protection(options)).await?;
-    ensure_stream(context, bus, options, journal(options)).await?;
-    let mut all = vec![ensure_inbound(context, bus, options, None).await?];
+    let (mut all, mut first) = (Vec::new(), None);
+    for wanted in [outbound(options), events(options), live(options)] {
+        keep_incompatible(&mut first, ensure_stream(context, bus, options, wanted).await)?;
+    }
+    keep_incompatible(&mut first, ensure_timers(context, bus, options).await)?;
+    for wanted in [jobs(options), epoch(options), protection(options), journal(options)] {
+        keep_incompatible(&mut first, ensure_stream(context, bus, options, wanted).await)?;
+    }
+    all.extend(keep_incompatible(&mut first, ensure_inbound(context, bus, options, None).await)?);
     for part in 0.. {
         if part >= partition_streams(options.partitions) && !partition_exists(context, bus, options, part).await? {
             break;
         }
-        all.push(ensure_inbound(context, bus, options, Some(part)).await?);
+        all.extend(keep_incompatible(&mut first, ensure_inbound(context, bus, options, Some(part)).await)?);
     }
-    Ok(all)
+    first.map_or(Ok(all), Err)
+}
+
+/// Returns a stream that was ensured. Of the errors of streams that can't be put right the first is kept.
+fn keep_incompatible<T>(
+    first: &mut Option<BusOpenError>,
+    ensured: Result<T, BusOpenError>,
+) -> Result<Option<T>, BusOpenError> {
+    match ensured {
+        Err(error @ BusOpenError::Incompatible { .. }) => {
+            first.get_or_insert(error);
+            Ok(None)
+        }
+        ensured => ensured.map(Some),
+    }
 }
 
 /// Checks that the queue doesn't belong to another store, before anything is changed.

@@ -129,10 +129,11 @@ impl Pages<DocumentList<'_>> {
     /// audit names it.
     pub async fn records<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<(DocKey, T)>>, StoreError> {
         let Some(page) = self.next().await? else { return Ok(None) };
+        let owner = self.listing.owner;
         let records = page.into_iter().filter_map(|(key, doc)| match decode(&key, &doc.value.unwrap_or_default()) {
             Ok(value) => Some((key, value)),
             Err(error) => {
-                tracing::warn!(key, %error, "a damaged document is left out of a list");
+                tracing::warn!(%owner, key, %error, "a damaged document is left out of a list");
                 None
             }
         });

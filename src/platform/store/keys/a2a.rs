@@ -25,11 +25,14 @@ pub fn job_notification(job: &JobId, id: &str) -> String {
     format!("{}{}", job_notifications(job), encode_token(id))
 }
 
+/// Prefix of the approved cards of agents elsewhere that the venue names; an agent's own follow `g/<agent>/`.
+pub const CARD_PINS: &str = "card/";
+
 /// Returns the key of the approved card of an agent elsewhere: one that an agent has declared, or one of the venue.
 pub fn card_pin(agent: Option<&AgentId>, name: &ServerName) -> DocKey {
     match agent {
-        Some(agent) => format!("g/{}/card/{name}", agent.token()),
-        None => format!("card/{name}"),
+        Some(agent) => format!("g/{}/{CARD_PINS}{name}", agent.token()),
+        None => format!("{CARD_PINS}{name}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     DELETIONS, ERASURES, GARBAGE, MARKER, NOTIFICATIONS_STATE, PART_SCANS, POLICY, QUOTA, SECRETS, SESSION_DAYS,
-    SWEPT_BY_TIME, is_spending,
+    SWEPT_BY_TIME, WEBHOOK_STATES, is_spending,
 };
 use crate::domain::ids::{Owner, OwnerPart, encode_token};
 use crate::domain::time::Millis;
@@ -91,7 +91,7 @@ const BOOKKEEPING: [&str; 15] = [
     "l/",
     "m.of/",
     NOTIFICATIONS_STATE,
-    "hook.at/",
+    WEBHOOK_STATES,
 ];
 
 /// Whether a user would miss the document, written outside turns, if it were lost: all but the bookkeeping of

@@ -4,7 +4,7 @@ use crate::domain::ids::AgentId;
 use crate::domain::mcp::name::ServerName;
 use crate::store::DocKey;
 
-/// Prefix of the approved tools of servers that the venue names.
+/// Prefix of the approved tools of servers that the venue names; those of an agent's servers follow `g/<agent>/`.
 pub const MCP_PINS: &str = "mcp/";
 
 /// Returns the key of the approved tools of a server: one that an agent has declared, or one of the venue.

@@ -22,14 +22,17 @@ pub fn webhook(name: &str) -> String {
     format!("{WEBHOOKS}{}", encode_token(name))
 }
 
+/// Prefix of what became of deliveries to webhooks.
+pub const WEBHOOK_STATES: &str = "hook.at/";
+
 /// Returns the key of the state of a webhook of an owner.
 pub fn webhook_state(name: &str) -> String {
-    format!("hook.at/{}", encode_token(name))
+    format!("{WEBHOOK_STATES}{}", encode_token(name))
 }
 
 /// Returns the key of an owner's state of a webhook of the venue.
 pub fn venue_webhook_state(name: &str) -> String {
-    format!("hook.at/venue/{}", encode_token(name))
+    format!("{WEBHOOK_STATES}venue/{}", encode_token(name))
 }
 
 #[cfg(test)]

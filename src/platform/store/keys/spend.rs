@@ -9,11 +9,11 @@ pub fn job_spend(job: &JobId) -> String {
 }
 
 /// Prefix of the accounts of budgets.
-const ACCOUNTS: &str = "b/";
+pub const BUDGETS: &str = "b/";
 
 /// Returns the key of a budget's account.
 pub fn account(name: &str) -> String {
-    format!("{ACCOUNTS}{name}")
+    format!("{BUDGETS}{name}")
 }
 
 /// Prefix of the meters of rate limits.
@@ -24,9 +24,12 @@ pub fn rate(of: &str) -> String {
     format!("{RATES}{}", crate::domain::ids::encode_token(of))
 }
 
+/// What follows `g/<agent>/` in the keys of what is spent under the caps of sessions.
+pub const SESSION_CAPS: &str = "spend/";
+
 /// Returns the key of what is spent under a session's cap.
 pub fn session_cap(session: &SessionKey) -> String {
-    format!("g/{}/spend/{}", session.agent.token(), session.session.token())
+    format!("g/{}/{SESSION_CAPS}{}", session.agent.token(), session.session.token())
 }
 
 /// Returns the key of the record of what a session without a task waits for.
@@ -94,7 +97,7 @@ pub fn is_spending(key: &str) -> bool {
         let mut parts = key.split('/');
         (parts.next(), parts.nth(1)) == (Some("g"), Some("spend"))
     };
-    [ACCOUNTS, OWNER_CAPS, MODEL_CAPS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
+    [BUDGETS, OWNER_CAPS, MODEL_CAPS].iter().any(|prefix| key.starts_with(prefix)) || is_session_book()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `trellis audit`: balances what was accepted against what the store and the queue hold.
 
 mod counts;
+mod documents;
 mod error;
 mod generation;
 pub mod journal;
@@ -76,7 +77,16 @@ pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
     let mut queue = QueueListing::default();
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
-        for owner in page.iter().filter(|owner| !is_reserved(owner)) {
+        for owner in &page {
+            match split_error(documents::find_unreadable(venue, owner).await.map_err(AuditError::from))? {
+                OwnerOutcome::Done(lines) => books.add_damaged(lines),
+                OwnerOutcome::Damaged(error) => {
+                    books.add_damaged([format!("documents of `{owner}` can't be listed: {error}")]);
+                }
+            }
+            if is_reserved(owner) {
+                continue;
+            }
             // What can't be read of one owner is named, and doesn't hide the totals of others.
             match split_error(balance_owner(venue, owner, &mut queue).await)? {
                 OwnerOutcome::Done(own) => books.add(own),

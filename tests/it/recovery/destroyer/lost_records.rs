@@ -26,6 +26,7 @@ on_both! {
     a_lost_status_is_written_again_and_its_job_runs_once
     records_that_others_need_are_named_when_they_are_gone
     a_lost_or_damaged_policy_stays_in_force_and_is_repaired
+    each_document_that_cant_be_read_is_named
 }
 
 async fn look(venue: &TestVenue) -> Vec<RepairView> {
@@ -178,4 +179,48 @@ async fn an_owner_that_is_missing_from_the_list_is_listed_again() {
         fresh.due_owners(now, "w2", Duration::from_secs(1), 100).await.unwrap();
     }
     assert_eq!(owners().await, before, "within a minute");
+}
+
+async fn each_document_that_cant_be_read_is_named(on: On) {
+    let Some((venue, _dir)) = on.venue(ECHO, Clock::manual(START)).await else { return };
+    for agent in ["helper", "helper-2"] {
+        venue.agent(agent, json!({})).await;
+    }
+    let id = "0f".repeat(16);
+    let documents = [
+        format!("m/{id}"),
+        "s/KEY".to_owned(),
+        format!("h/{id}"),
+        format!("u/{id}"),
+        format!("u.due/0000000000000005-{id}"),
+        format!("q/{id}"),
+        format!("i/{id}"),
+        format!("b/{id}-request"),
+        "cap/2026-01-01".to_owned(),
+        "cap/2026-01-01/ann".to_owned(),
+        format!("dead/0000000000000005-{id}"),
+        "mcp/hub".to_owned(),
+        "card/hub".to_owned(),
+        "hook/phone".to_owned(),
+        "hook.at/phone".to_owned(),
+        "e.state".to_owned(),
+        "quota".to_owned(),
+        "g/helper/mcp/shop".to_owned(),
+        "g/helper-2/card/shop".to_owned(),
+        "g/helper/spend/main".to_owned(),
+    ];
+    assert!(audit::audit_all(&venue.venue).await.unwrap().are_balanced());
+    for key in &documents {
+        write(&venue, key.clone(), DocEffect::Put("{\"cut\": ".into())).await;
+    }
+    let books = audit::audit_all(&venue.venue).await.unwrap();
+    for key in &documents {
+        assert!(books.damaged_records.iter().any(|line| line.contains(&format!("`{key}`"))), "{key}: {books:#?}");
+    }
+    assert_eq!(books.damaged, documents.len() as u64, "{books:#?}");
+    // One of all owners lies with the venue's own documents.
+    let shared = DocWrite { key: "mcp/all".to_owned(), expect: Expect::Any, change: DocEffect::Put("[".into()) };
+    venue.venue.store.write(venue.venue.now(), &keys::venue_owner(), &[shared]).await.unwrap();
+    let books = audit::audit_all(&venue.venue).await.unwrap();
+    assert!(books.damaged_records.iter().any(|line| line.contains("`mcp/all`")), "{books:#?}");
 }
