@@ -10,6 +10,7 @@ mod mcp_servers;
 mod webhooks;
 mod resource_kinds;
 mod role;
+mod traces;
 
 use crate::bus::nats::{NatsBus, ServiceDescription, ServiceStatus, ServiceStatusSource};
 use crate::config::{Config, StoreUrl};
@@ -25,6 +26,7 @@ use crate::process::pace::Pace;
 use crate::process::retry::RetryPolicy;
 use crate::process::shutdown::Shutdown;
 use crate::process::telemetry::Metrics;
+use crate::process::tracer::Tracer;
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::measured::MeasuredStore;
@@ -53,10 +55,13 @@ pub use error::AppError;
 pub use introduce::open_store_to_read;
 use introduce::{bus_owner, check_store_identity};
 pub use mcp_servers::McpServerProblem;
+use parking_lot::Mutex;
 pub use resource_kinds::ResourceKindError;
 pub use role::Role;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use traces::TraceOutlet;
+pub use traces::TracesProblem;
 pub use webhooks::WebhookProblem;
 
 /// Everything that a role needs, opened.
@@ -68,12 +73,18 @@ pub struct App {
     auth: Arc<Auth>,
     nats: Option<Arc<NatsBus>>,
     fsyncs: Option<Arc<AtomicU64>>,
+    /// Taken by the role that sends the spans.
+    traces: Mutex<Option<TraceOutlet>>,
 }
 
 impl App {
     /// Opens the configured backends. Roles that stay wait for absent servers, with a log line.
     pub async fn open(config: &Config, role: Role, metrics: Arc<Metrics>) -> Result<Self, AppError> {
         let clock = Clock::system();
+        let (tracer, outlet) = match role {
+            Role::Up | Role::Serve | Role::Worker => traces::open(config, process_name(config), &clock, &metrics)?,
+            Role::Command | Role::Doctor => (Tracer::default(), None),
+        };
         let auth = Arc::new(auth(config, role)?);
         let model = models(config)?;
         let opened = backends::open_store(config, role, &metrics).await?;
@@ -120,12 +131,13 @@ impl App {
             fleet: FleetCache::default(),
             history,
             metrics,
+            tracer,
         };
         // What begins before the first comparison of a role that stays goes by the store's clock, too.
         if let Err(error) = clocks::follow_store(&venue).await {
             tracing::debug!(%error, "the store's clock is not read yet");
         }
-        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs })
+        Ok(Self { venue: Arc::new(venue), model, auth, nats, fsyncs, traces: Mutex::new(outlet) })
     }
 
     /// Counts the fsyncs of a store in this process.
@@ -168,6 +180,9 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     }
     if matches!(role, Role::Up | Role::Worker) {
         start_worker(config, &app, &shutdown);
+    }
+    if let Some(TraceOutlet { queue, sender }) = app.traces.lock().take() {
+        shutdown.spawn_service("traces", sender.run(queue, shutdown.end_token().clone()));
     }
     if role == Role::Worker {
         serve_description(config, &app, &shutdown);

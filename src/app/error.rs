@@ -3,6 +3,7 @@
 use super::a2a_agents::A2aAgentProblem;
 use super::mcp_servers::McpServerProblem;
 use super::resource_kinds::ResourceKindError;
+use super::traces::TracesProblem;
 use super::webhooks::WebhookProblem;
 use crate::bus::BusError;
 use crate::bus::nats::BusOpenError;
@@ -89,6 +90,9 @@ pub enum AppError {
         /// Reason why it can't be used.
         problem: WebhookProblem,
     },
+    /// The collector of traces can't be called.
+    #[error(transparent)]
+    Traces(#[from] TracesProblem),
     /// A server of the Model Context Protocol.
     #[error("`mcp.servers.{name}`: {problem}")]
     McpServer {

@@ -133,6 +133,7 @@ fn task(owner: &Owner, id: &str, inbox: &str) -> BusMessage {
         to: MessageAddress::In { owner: owner.clone(), agent: agent(), kind: InboundKind::Task },
         id: Some(id.to_owned()),
         body: json!({"input": {"id": id}, "replyTo": inbox}),
+        trace: None,
     }
 }
 

@@ -125,6 +125,7 @@ pub(super) async fn complete_task(
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     let job = ingress::submit(venue, &arrival).await?.job.ok_or_else(|| stuck("has no job"))?;
     let job = jobs::wait(venue, owner, &job, TURN_TIME_LIMIT).await?;

@@ -68,6 +68,7 @@ pub(super) async fn run(
         },
         id: Some(format!("{run}-{n}")),
         body: shape.submission(n, &format!("{run}-{n}"), &inbox),
+        trace: None,
     };
     let mut times = Vec::with_capacity(tasks);
     if one_by_one {

@@ -164,6 +164,7 @@ async fn submit(
             sequence: 0,
             by: Principal::ANYBODY,
             may_override: false,
+            trace: None,
         };
         let submitted = ingress::submit(venue, &arrival).await?;
         submitted.job.ok_or_else(|| BenchError::TimedOut(format!("`{run}-{n}` has no job")))

@@ -171,6 +171,7 @@ impl Publisher {
             to: MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind },
             id: Some(id.to_string()),
             body: serde_json::to_value(submission).expect("submissions serialise"),
+            trace: None,
         };
         let subject = subject::for_address(&self.prefix, &message.to);
         let headers = self.headers(Some(id));

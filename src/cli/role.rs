@@ -37,6 +37,7 @@ pub(crate) fn failure(error: &AppError) -> Failure {
         | AppError::Kind { .. }
         | AppError::McpServer { .. }
         | AppError::Webhook { .. }
+        | AppError::Traces(_)
         | AppError::A2aAgent { .. }
         | AppError::Tools(_)
         | AppError::File(_)

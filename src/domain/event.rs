@@ -16,6 +16,7 @@ use crate::load::Load;
 use crate::priority::Priority;
 use crate::scope::DelegateContext;
 use crate::time::Millis;
+use crate::trace::TraceParent;
 use crate::values::Values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,9 @@ pub struct Event {
     /// Dead task that this one redrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
+    /// Span that sent it: turns that serve it are linked to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceParent>,
     /// Content of the event.
     #[serde(flatten)]
     pub payload: Payload,
@@ -299,6 +303,7 @@ impl Event {
             response_schema: None,
             priority: Priority::Normal,
             redrive_of: None,
+            trace: None,
             payload,
         }
     }

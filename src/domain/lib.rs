@@ -11,6 +11,7 @@ pub mod lines;
 pub mod named_list;
 pub mod nearest;
 pub mod time;
+pub mod trace;
 pub mod decode;
 pub mod unknown_fields;
 pub mod format;

@@ -2,6 +2,7 @@
 
 use crate::ids::{AgentId, Owner, QueueName, SessionKey};
 use crate::notification::NotificationKind;
+use crate::trace::TraceParent;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -82,20 +83,23 @@ pub struct BusMessage {
     pub id: Option<String>,
     /// The JSON body.
     pub body: Value,
+    /// Header `traceparent`: the span that sends the message; absent while traces are off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceParent>,
 }
 
 impl BusMessage {
     /// Makes a message that wakes a session; if it is lost, the sweep finds the session.
     pub fn wake(owner: &Owner, session: &SessionKey) -> Self {
         let to = MessageAddress::In { owner: owner.clone(), agent: session.agent.clone(), kind: InboundKind::Wake };
-        Self { to, id: None, body: json!({"session": session.session}) }
+        Self { to, id: None, body: json!({"session": session.session}), trace: None }
     }
 
     /// Makes a wake that also says that the owner has more due sessions than it is woken for: a worker with free slots
     /// then asks the store.
     pub fn wake_of_many(owner: &Owner, session: &SessionKey) -> Self {
-        let Self { to, id, mut body } = Self::wake(owner, session);
+        let Self { to, id, mut body, trace } = Self::wake(owner, session);
         body["more"] = json!(true);
-        Self { to, id, body }
+        Self { to, id, body, trace }
     }
 }

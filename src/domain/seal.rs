@@ -137,7 +137,12 @@ mod tests {
 
     fn message(kind: InboundKind) -> BusMessage {
         let to = MessageAddress::In { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), kind };
-        BusMessage { to, id: Some("i".into()), body: json!({"job": "x", "n": 1.5, "deep": {"b": 1, "a": [null]}}) }
+        BusMessage {
+            to,
+            id: Some("i".into()),
+            body: json!({"job": "x", "n": 1.5, "deep": {"b": 1, "a": [null]}}),
+            trace: None,
+        }
     }
 
     #[test]
@@ -171,7 +176,7 @@ mod tests {
         let owner = |text: &str| text.parse::<Owner>().unwrap();
         let to =
             MessageAddress::Job { queue: "ocr".parse().unwrap(), owner: owner("t/u"), agent: "a".parse().unwrap() };
-        let sent = seal_message(KEY, BusMessage { to, id: None, body: json!({"job": job("0a")}) });
+        let sent = seal_message(KEY, BusMessage { to, id: None, body: json!({"job": job("0a")}), trace: None });
         let token = sent.body["token"].as_str().unwrap();
         assert!(token_fits(KEY, &owner("t/u"), &job("0a"), token));
         assert!(!token_fits(b"another", &owner("t/u"), &job("0a"), token));

@@ -17,6 +17,7 @@ use crate::prefix::StablePrefix;
 use crate::scope::HandOffRecord;
 use crate::spend::{DayUse, Tally};
 use crate::time::Millis;
+use crate::trace::TraceParent;
 use crate::unknown_fields::UnknownFields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,9 @@ pub struct SessionState {
     /// State of the run of its pipeline; of the last run when none is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<Box<PipelineState>>,
+    /// Span of the last committed turn, to which the next one is linked; absent while traces are off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceParent>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: UnknownFields,

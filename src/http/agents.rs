@@ -288,6 +288,7 @@ async fn submit(
         sequence: 0,
         by: who.caller.principal.clone(),
         may_override: who.may_override,
+        trace: who.trace,
     };
     Ok(ingress::submit(&api.venue, &arrival).await?)
 }

@@ -12,6 +12,7 @@ use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::nearest::did_you_mean;
 use crate::domain::schema::integer_from_float;
 use crate::domain::time::Millis;
+use crate::domain::trace::{TRACEPARENT, TraceParent};
 use crate::domain::visible::quote_foreign;
 use crate::store::StoreError;
 use crate::venue::auth::Auth;
@@ -55,6 +56,8 @@ pub(super) struct RequestCaller {
     pub(super) token_owner: Option<Owner>,
     /// The task in scope, from the header.
     pub(super) task: Option<String>,
+    /// Span that sent the request.
+    pub(super) trace: Option<TraceParent>,
     /// Memory that the request is charged for.
     memory: Option<Arc<MemoryCharge>>,
 }
@@ -76,7 +79,9 @@ impl RequestCaller {
         };
         let AuthenticatedCaller { caller, may_override, token_owner } = known;
         let task = single_header(headers, TASK_HEADER)?.map(str::to_owned);
-        Ok(Self { caller, catalog, may_override, key, token_owner, task, memory: None })
+        let traces = headers.get_all(TRACEPARENT).iter().filter_map(|value| value.to_str().ok());
+        let trace = TraceParent::parse_only(traces);
+        Ok(Self { caller, catalog, may_override, key, token_owner, task, trace, memory: None })
     }
 
     /// Returns the caller of a request about this owner, whom its path names.

@@ -222,5 +222,5 @@ fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &ExternalWatch, in
     let to = MessageAddress::Job { queue: watch.queue.clone(), owner: owner.clone(), agent: session.agent.clone() };
     // If a store has lost the turn and its watch, the job is sent again; with the same id the queue would drop it as a
     // duplicate.
-    BusMessage { to, id: Some(format!("{}-{}", watch.job, watch.created.0)), body }
+    BusMessage { to, id: Some(format!("{}-{}", watch.job, watch.created.0)), body, trace: call.span_place() }
 }

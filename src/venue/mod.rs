@@ -90,6 +90,7 @@ use crate::domain::quota::{Quota, QuotaSettings, QuotaUsage};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
+use crate::process::tracer::Tracer;
 use crate::store::ack_log::AckLogReport;
 pub use crate::store::keys::{is_reserved, venue_owner};
 use crate::store::{DocWrite, Fill, OwnerUsage, Store, StoreError, Window, WriteOutcome};
@@ -145,6 +146,8 @@ pub struct Venue {
     pub history: History,
     /// Counters of the process.
     pub metrics: Arc<Metrics>,
+    /// Spans of traces, if they are on.
+    pub tracer: Tracer,
 }
 
 impl Venue {

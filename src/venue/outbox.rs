@@ -50,7 +50,10 @@ pub fn durable_entries(bus: &dyn Bus, messages: &[Outgoing]) -> Vec<OutboxEntry>
 pub fn cancel_entry(venue_key: &[u8], owner: &Owner, head: &JobHead, reason: &str) -> OutboxEntry {
     let id = EventId::of_venue(venue_key, VenueIdSubject::Cancel(&head.id)).to_string();
     let to = MessageAddress::In { owner: owner.clone(), agent: head.agent.clone(), kind: InboundKind::Cancel };
-    make_entry(id.clone(), &BusMessage { to, id: Some(id), body: json!({"job": head.id, "reason": reason}) })
+    make_entry(
+        id.clone(),
+        &BusMessage { to, id: Some(id), body: json!({"job": head.id, "reason": reason}), trace: None },
+    )
 }
 
 /// Returns everything that the end of a job sends: the completion on `out` and on `replyTo`, and the result to the
@@ -59,7 +62,7 @@ pub fn cancel_entry(venue_key: &[u8], owner: &Owner, head: &JobHead, reason: &st
 pub fn completions(venue_key: &[u8], owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<Outgoing> {
     let made = |of: VenueIdSubject<'_>, to: MessageAddress, body: Value| {
         let id = EventId::of_venue(venue_key, of).to_string();
-        Outgoing { id: id.clone(), message: BusMessage { to, id: Some(id), body } }
+        Outgoing { id: id.clone(), message: BusMessage { to, id: Some(id), body, trace: None } }
     };
     let body = completion_body(head, result);
     let out = MessageAddress::Out { owner: owner.clone(), agent: head.agent.clone(), job: head.id.to_string() };
@@ -97,7 +100,7 @@ fn completion_body(head: &JobHead, result: &JobResult) -> Value {
 /// Returns the completion again, for a task that was submitted again after its end. `out` already has it.
 pub fn repeat_completion(venue_key: &[u8], head: &JobHead, result: &JobResult, reply_to: String) -> BusMessage {
     let id = EventId::of_venue(venue_key, VenueIdSubject::Reply(&head.id)).to_string();
-    BusMessage { to: MessageAddress::Reply(reply_to), id: Some(id), body: completion_body(head, result) }
+    BusMessage { to: MessageAddress::Reply(reply_to), id: Some(id), body: completion_body(head, result), trace: None }
 }
 
 /// A submission that was refused before it became a job.
@@ -129,9 +132,9 @@ pub fn refusal_messages(venue_key: &[u8], refused: RefusedSubmission<'_>, result
     let body = serde_json::to_value(&completion).expect("completions serialise");
     let out = MessageAddress::Out { owner: owner.clone(), agent: agent.clone(), job: id.to_string() };
     let dedupe = Some(EventId::of_venue(venue_key, VenueIdSubject::Refused { owner, agent, place }).to_string());
-    let mut messages = vec![BusMessage { to: out, id: dedupe, body: body.clone() }];
+    let mut messages = vec![BusMessage { to: out, id: dedupe, body: body.clone(), trace: None }];
     if let Some(subject) = reply_to {
-        messages.push(BusMessage { to: MessageAddress::Reply(subject.to_owned()), id: None, body });
+        messages.push(BusMessage { to: MessageAddress::Reply(subject.to_owned()), id: None, body, trace: None });
     }
     messages
 }

@@ -29,6 +29,7 @@ mod rounds;
 mod turn_base;
 mod live_text;
 pub mod stage;
+mod spans;
 mod state;
 
 pub use run::run;

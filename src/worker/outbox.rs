@@ -1,6 +1,7 @@
 //! Stage 8, beside the turns: publishes the messages of commits and removes them from the outboxes in batches, so that
 //! no slot waits for it. The sweep publishes what is lost here.
 
+use super::spans;
 use super::stage::{self, Stage};
 use super::state::Worker;
 use super::state::relay::{CommitMessages, CommitOutbound, OutboundQueue};
@@ -87,11 +88,14 @@ async fn publish(venue: &Venue, batch: Vec<CommitOutbound>) -> Vec<Owner> {
     let enter = |stage: Stage, session: &SessionKey| {
         tracing::debug!(target: stage::TARGET, session = %format_args!("{session}#outbox"), stage = stage.as_str());
     };
-    let mut sessions = Vec::with_capacity(batch.len());
+    let (mut sessions, span) = (Vec::with_capacity(batch.len()), venue.tracer.start());
+    let mut traced = Vec::new();
     let mut by_owner: BTreeMap<Owner, CommitMessages> = BTreeMap::new();
     for CommitOutbound { owner, session, told } in batch {
         enter(Stage::Outbox, &session);
         sessions.push(session);
+        let sent_by = told.messages.first().and_then(|out| out.message.trace);
+        traced.extend(sent_by.map(|sent_by| (sent_by, told.messages.len())));
         let all = by_owner.entry(owner).or_default();
         all.messages.extend(told.messages);
         all.entries.extend(told.entries);
@@ -103,6 +107,9 @@ async fn publish(venue: &Venue, batch: Vec<CommitOutbound>) -> Vec<Owner> {
         told.has_notifications.then_some(owner)
     });
     let announced = join_all(publishing).await.into_iter().flatten().collect();
+    for (sent_by, messages) in traced {
+        spans::end_relay(&venue.tracer, span, sent_by, messages);
+    }
     for session in &sessions {
         enter(Stage::Idle, session);
     }

@@ -227,6 +227,13 @@ async fn run_turn(
     let clock = &worker.venue.clock;
     let started = clock.steady();
     let held = Box::pin(turn::run(worker, leased, agent, start)).await;
+    if let Some(spans) = leased.spans.take() {
+        spans.set_error(match &held {
+            Ok(_) => None,
+            Err(RunStop::Lost) => Some("lease_lost"),
+            Err(RunStop::Store(_)) => Some("store"),
+        });
+    }
     worker.venue.metrics.turn_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
     held
 }

@@ -6,6 +6,7 @@ use super::lease::{LeasedSession, RunStop, keeper, records, waits};
 use super::model::fallback::{self, FallbackResult};
 use super::model::media;
 use super::model::record;
+use super::spans::{SpanGuard, TurnSpans};
 use super::stage::Stage;
 use super::state::Worker;
 use super::tools::{answers, calls, recorded_calls};
@@ -23,6 +24,7 @@ use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
 use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, TaskRefusal, Turn, TurnInput};
 use crate::process::telemetry::Metrics;
+use crate::venue::a2a_agents;
 use crate::venue::context::begin_turn;
 use crate::venue::operation::{CatalogView, dispatch};
 use crate::venue::outside_tools;
@@ -144,17 +146,17 @@ pub(super) async fn run(
     let turn_base = TurnBase { workspace, catalog: view, policy: version };
     let approved = matches!(start, TurnStart::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, input, refusal).await?;
+    begin_trace(worker, leased, &turn);
     loop {
         if matches!(action, Action::Ask(_)) {
             // Renewed before anything is reserved: the reservation is named by the epoch that the next holder knows.
             keeper::ensure_lease(worker, leased).await?;
         }
-        enter_stage(&action, leased, &turn);
+        let _stage = enter_stage(worker, &action, leased, &turn);
         let observed = match action {
             Action::Gather => Box::pin(context::gather(worker, leased, &turn_base, meant, &turn)).await?,
             Action::Decide => Box::pin(context::offer(worker, &turn_base, meant, &turn)).await?,
             Action::Ask(mut request) => {
-                count_prompt(&worker.venue.metrics, &turn);
                 let _room = media::load(worker, leased, &turn, &mut request).await?;
                 match fallback::call_models(worker, leased, &turn, *request).await? {
                     FallbackResult::Finished(observed, calls) => {
@@ -272,11 +274,28 @@ async fn turn_input(
     Ok(turn_input)
 }
 
-/// Logs the stage of an action.
-fn enter_stage(action: &Action, leased: &LeasedSession, turn: &Turn) {
-    if let Some(stage) = action_stage(action) {
-        stage.enter_turn(&leased.lease.session, turn.input().turn);
+/// Begins the trace of a turn, if it is recorded.
+fn begin_trace(worker: &Worker, leased: &mut LeasedSession, turn: &Turn) {
+    let (asked, before) = (leased.asked.take(), leased.run.state.trace);
+    leased.spans = TurnSpans::begin(worker, &leased.lease, turn, asked, before);
+}
+
+/// Logs the stage of an action. Returns its span, if the turn has a trace; calls of models and tools have spans of their
+/// own.
+fn enter_stage(worker: &Worker, action: &Action, leased: &LeasedSession, turn: &Turn) -> Option<SpanGuard> {
+    let stage = action_stage(action)?;
+    stage.enter_turn(&leased.lease.session, turn.input().turn);
+    if stage == Stage::Model {
+        count_prompt(&worker.venue.metrics, turn);
     }
+    let spans = leased.spans.as_ref()?;
+    if stage == Stage::Model {
+        spans.note_prompt(turn.prompt_hash());
+    }
+    if matches!(stage, Stage::Model | Stage::Tools) {
+        return None;
+    }
+    Some(spans.stage(stage.as_str()))
 }
 
 const fn action_stage(action: &Action) -> Option<Stage> {

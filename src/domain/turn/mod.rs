@@ -265,6 +265,11 @@ impl Turn {
         self.awaited_reply().map_or(0, |asking| asking.ledger.used)
     }
 
+    /// Returns the hash of the prompt that the model is answering; `None` in other phases.
+    pub fn prompt_hash(&self) -> Option<&str> {
+        self.awaited_reply().map(|asking| asking.ledger.prompt.as_str())
+    }
+
     /// Returns the parts of the prompt that the model is answering; none in other phases.
     pub fn prompt_rows(&self) -> &[Row] {
         self.awaited_reply().map_or(&[], |asking| &asking.ledger.rows)

@@ -308,6 +308,7 @@ async fn submit(
         sequence: 0,
         by: who.caller.principal.clone(),
         may_override: who.may_override,
+        trace: who.trace,
     };
     ingress::submit(&api.venue, &arrival).await.map_err(|error| match error {
         SubmitError::Submission(error @ SubmissionError::NotOpen { .. }) => {

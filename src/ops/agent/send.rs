@@ -144,6 +144,7 @@ pub(super) async fn start_child(
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
     let session = arrival.submission.session_id.clone().unwrap_or_else(|| new_session_id(&job));
@@ -175,7 +176,7 @@ async fn send_effect(
     let body = serde_json::to_value(&sealed).expect("submissions serialise");
     decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
     let to = MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind };
-    let message = BusMessage { to, id: Some(id.to_string()), body };
+    let message = BusMessage { to, id: Some(id.to_string()), body, trace: call.span_place() };
     child::check_room(call, adds, &open, Some(&admit.session)).await?;
     child::start_effect(call, site, id, &message, open).await
 }
@@ -197,6 +198,7 @@ pub(super) async fn submit(
         sequence: 0,
         by: call.caller.principal.clone(),
         may_override: false,
+        trace: None,
     };
     ingress::submit(call.venue, &arrival).await.map_err(|error| match error {
         SubmitError::Submission(error @ ingress::SubmissionError::NotOpen { .. }) => {
@@ -241,6 +243,7 @@ pub(crate) async fn deliver(
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     ingress::check_entities(call.venue, &arrival).await.map_err(|error| match error {
         PreparationError::Submission(error) => OpError::Invalid(error.to_string()),

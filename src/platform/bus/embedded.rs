@@ -159,7 +159,8 @@ impl EmbeddedQueue {
 
     async fn publish(self: Arc<Self>, message: &BusMessage) -> Result<(), PublishError> {
         let Some((owner, agent, kind)) = self.notify_listeners(message)? else { return Ok(()) };
-        let head = QueuedHead { owner, agent, kind, id: message.id.clone(), published: self.clock.now() };
+        let (id, published, trace) = (message.id.clone(), self.clock.now(), message.trace);
+        let head = QueuedHead { owner, agent, kind, id, published, trace };
         let queued = QueuedMessage { head, body: json(&message.body)? };
         if kind == InboundKind::Wake {
             self.queue.lock().add_wake(queued);
@@ -220,12 +221,12 @@ impl EmbeddedQueue {
     }
 
     fn delivery(self: &Arc<Self>, sequence: u64, delivered: u64, queued: QueuedMessage) -> Delivery {
-        let QueuedMessage { head: QueuedHead { owner, agent, kind, id, published }, body } = queued;
+        let QueuedMessage { head: QueuedHead { owner, agent, kind, id, published, trace }, body } = queued;
         let durable = kind != InboundKind::Wake;
         let settle = Arc::new(EmbeddedAck { bus: self.clone(), sequence, delivered, durable });
         // Only this process publishes here, and seals what it publishes for others.
         let authorization = None;
-        Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle }
+        Delivery { owner, agent, kind, id, authorization, trace, body, sequence, delivered, published, settle }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
+use crate::domain::trace::{TRACEPARENT, TraceParent};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -43,6 +44,8 @@ pub struct Delivery {
     pub id: Option<String>,
     /// The header `Authorization`, which is never stored.
     pub authorization: Option<String>,
+    /// The header `traceparent`, if it is valid.
+    pub trace: Option<TraceParent>,
     /// The body as it was received.
     pub body: Bytes,
     /// Place among all messages to agents.
@@ -131,6 +134,8 @@ pub struct DirectSubmission {
     pub id: Option<String>,
     /// The header `Authorization`, which is never stored.
     pub authorization: Option<String>,
+    /// The header `traceparent`, if it is valid.
+    pub trace: Option<TraceParent>,
     /// The body as it was received.
     pub body: Bytes,
     /// The subject of the answer, as the client chose it.
@@ -387,6 +392,9 @@ pub fn headers(message: &BusMessage) -> BTreeMap<&'static str, String> {
                 headers.insert("Nats-Msg-Id", id.clone())
             }
         };
+    }
+    if let Some(trace) = &message.trace {
+        headers.insert(TRACEPARENT, trace.to_string());
     }
     headers
 }

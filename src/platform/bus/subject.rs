@@ -418,7 +418,7 @@ mod tests {
     fn a_job_for_an_external_worker_says_where_its_answers_go() {
         let to =
             MessageAddress::Job { queue: "ocr".parse().unwrap(), owner: owner("acme/jo"), agent: "a".parse().unwrap() };
-        let message = BusMessage { to, id: None, body: serde_json::json!({"job": "x"}) };
+        let message = BusMessage { to, id: None, body: serde_json::json!({"job": "x"}), trace: None };
         let told = worker_body("p", &message).unwrap();
         let expected = r#"{"job":"x","answer":"p.in.acme.jo.a.result","control":"p.ctl.acme.jo"}"#;
         assert_eq!(told.to_string(), expected);

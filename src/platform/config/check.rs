@@ -5,6 +5,7 @@ mod kinds;
 mod a2a;
 mod mcp;
 mod notifications;
+mod telemetry;
 mod proxy;
 mod quota;
 mod spend;
@@ -110,6 +111,7 @@ pub(super) fn config(mut layers: ConfigLayers) -> Result<Config, ConfigErrors> {
                 (filter.is_ok() && text.split(',').all(has_level)).then(|| text.to_owned())
             }),
         },
+        telemetry: telemetry::read(l),
         retry: RetryConfig {
             first: duration(l, "retry.first", Duration::from_millis(1)..=HOUR),
             max: duration(l, "retry.max", Duration::from_millis(1)..=HOUR),

@@ -18,8 +18,8 @@ pub use mask::{mask_url, mask_value};
 pub use settings::{
     A2aConfig, AuthConfig, AuthMode, BusConfig, BusUrl, CatalogConfig, Config, DidKeys, EndpointConfig, GrantsConfig,
     HttpClientConfig, HttpConfig, LogConfig, LogFormat, McpConfig, ModelsConfig, NotificationsConfig, ResourceKind,
-    ResourcesConfig, RetryConfig, SecretsConfig, SettingFileError, StoreConfig, StoreUrl, TlsFiles, VenueA2aAgent,
-    VenueConfig, VenueMcpServer, WebhookConfig, WorkerConfig,
+    ResourcesConfig, RetryConfig, SecretsConfig, SettingFileError, StoreConfig, StoreUrl, TelemetryConfig, TlsFiles,
+    VenueA2aAgent, VenueConfig, VenueMcpServer, WebhookConfig, WorkerConfig,
 };
 
 #[cfg(test)]

@@ -64,6 +64,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Settings under `metrics.*`.
     pub metrics: MetricsConfig,
+    /// Settings under `telemetry.*`.
+    pub telemetry: TelemetryConfig,
     /// Settings under `retry.*`, for model providers.
     pub retry: RetryConfig,
     /// Settings under `retention.*`.
@@ -446,6 +448,21 @@ pub struct VenueConfig {
 pub struct MetricsConfig {
     /// Names of the agents that have metrics of their own.
     pub agents: BTreeSet<String>,
+}
+
+/// Settings under `telemetry.otlp.*`: traces.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TelemetryConfig {
+    /// URL of the collector, without `/v1/traces`; `None`: traces are off.
+    pub endpoint: Option<String>,
+    /// Environment variable with headers of each request, `name=value` with commas between; empty = none.
+    pub headers_env: String,
+    /// Name of the service that the spans are of.
+    pub service: String,
+    /// Share of the traces that is recorded, 0 to 100.
+    pub percent: u32,
+    /// Longest time of one request.
+    pub timeout: Duration,
 }
 
 /// Settings of log lines.

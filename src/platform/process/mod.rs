@@ -8,4 +8,5 @@ pub mod pace;
 pub mod retry;
 pub mod shutdown;
 pub mod telemetry;
+pub mod tracer;
 pub mod log;

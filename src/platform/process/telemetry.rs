@@ -2,10 +2,12 @@
 
 mod backends;
 mod models;
+mod traces;
 mod work;
 
 pub use backends::BackendMetrics;
 pub use models::ModelMetrics;
+pub use traces::TraceMetrics;
 pub use work::{AgentMetrics, WorkMetrics};
 
 use parking_lot::Mutex;
@@ -91,6 +93,8 @@ pub struct Metrics {
     pub progress: WorkMetrics,
     /// Latencies of store and bus.
     pub backends: BackendMetrics,
+    /// Spans of traces.
+    pub traces: TraceMetrics,
     /// Metrics of the agents in `metrics.agents`.
     pub agents: AgentMetrics,
 }
@@ -141,6 +145,7 @@ impl Metrics {
             models: ModelMetrics::default(),
             progress: WorkMetrics::default(),
             backends: BackendMetrics::default(),
+            traces: TraceMetrics::default(),
             agents: AgentMetrics::new(listed),
         };
         metrics.register();
@@ -216,6 +221,7 @@ impl Metrics {
         self.models.register(r);
         self.progress.register(r);
         self.backends.register(r);
+        self.traces.register(r);
         self.agents.register(r);
     }
 

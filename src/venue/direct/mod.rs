@@ -9,6 +9,7 @@ use crate::domain::event::is_answer_allowed;
 use crate::domain::ids::{AgentId, EventId, Owner};
 use crate::domain::message::InboundKind;
 use crate::domain::seal::SubmissionAddress;
+use crate::domain::trace::TraceParent;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::ingress::sender::{self, IdentifiedSubmission, MessageEnvelope, SenderRefusal};
@@ -43,6 +44,7 @@ struct Submitted {
     kind: InboundKind,
     id: Option<String>,
     authorization: Option<String>,
+    trace: Option<TraceParent>,
     body: Bytes,
     reply: String,
 }
@@ -140,10 +142,10 @@ fn start_next(intake: &Arc<DirectIntake>, waiting: &mut FairQueue<Submitted>, ru
 
 /// Puts a submission into the queue, or refuses it.
 async fn take(intake: &Arc<DirectIntake>, submission: DirectSubmission, waiting: &mut FairQueue<Submitted>) {
-    let DirectSubmission { to, id, authorization, body, reply, bytes } = submission;
+    let DirectSubmission { to, id, authorization, trace, body, reply, bytes } = submission;
     let submitted = match to {
         Err(error) => return intake.answer_unread(&reply, &DirectRefusal::bad_request(error.to_string())).await,
-        Ok((owner, agent, kind)) => Submitted { owner, agent, kind, id, authorization, body, reply },
+        Ok((owner, agent, kind)) => Submitted { owner, agent, kind, id, authorization, trace, body, reply },
     };
     if !matches!(submitted.kind, InboundKind::Task | InboundKind::Message) {
         let text = "expected `task` or `message` as the last token of the subject; publish others to `trellis.in`";
@@ -196,6 +198,7 @@ impl DirectIntake {
             sequence: 0,
             by,
             may_override,
+            trace: submitted.trace,
         };
         let receipt = Box::pin(ingress::submit(venue, &arrival)).await?;
         if let (true, Some(job), Some(subject)) = (receipt.duplicate, &receipt.job, arrival.submission.reply_to) {

@@ -1,5 +1,6 @@
 //! Stages 1 and 2: a submission from the queue or a direct one becomes an admission.
 
+mod admit_span;
 mod job_messages;
 mod error;
 pub mod redrive;
@@ -24,6 +25,7 @@ use crate::domain::priority::Priority;
 use crate::domain::resource::scratchpad;
 use crate::domain::seal::{self, SubmissionAddress};
 use crate::domain::time::Millis;
+use crate::domain::trace::TraceParent;
 use crate::domain::turn::options;
 use crate::domain::values::entities;
 use crate::domain::values::{Values, protected_keys};
@@ -33,6 +35,7 @@ use crate::venue::agents;
 use crate::venue::jobs;
 use crate::venue::local_worker::HandoverOutcome;
 use crate::venue::outbox;
+pub use admit_span::{AdmittedEvent, end_admit_span};
 use bytes::Bytes;
 pub use error::{PreparationError, SubmissionError};
 pub use job_messages::check_accepts_message;
@@ -59,6 +62,8 @@ pub struct Arrival {
     pub by: Principal,
     /// Whether the sender holds `context/override`, and may give values to keys that a token has claimed.
     pub may_override: bool,
+    /// Span that sent it.
+    pub trace: Option<TraceParent>,
 }
 
 /// Returns the values of a submission that its caller may set. Values about his identity are left out if a token has
@@ -261,6 +266,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         response_schema: submission.response_schema.clone(),
         priority: submission.priority,
         redrive_of: submission.redrive_of.clone(),
+        trace: admit_span::place(venue, owner, id, arrival.trace),
         ..Event::new(id.clone(), arrival.received, payload)
     };
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
@@ -417,6 +423,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<SubmitReceipt, S
     if bytes > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
     }
+    let span = venue.tracer.start();
     let request = prepare_admission(venue, arrival).await?;
     let session = request.session.clone();
     let job = request.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
@@ -424,6 +431,8 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<SubmitReceipt, S
         HandoverOutcome::Stored(intake) => (intake?, true),
         HandoverOutcome::Returned(mut request) => (admit(venue, &mut request).await?.intake, false),
     };
+    let (owner, sent, outcome) = (&arrival.owner, arrival.trace, &intake);
+    end_admit_span(venue, span, AdmittedEvent { owner, session: &session, id: &arrival.id, sent, outcome });
     let kind = if arrival.task { "task" } else { "message" };
     let duplicate = match intake {
         Intake::New | Intake::Nothing | Intake::ReplaceRunning => false,

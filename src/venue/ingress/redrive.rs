@@ -128,5 +128,6 @@ fn redrive_arrival(venue: &Venue, owner: &Owner, job: &JobId, session: &SessionK
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: true,
+        trace: event.trace,
     }
 }

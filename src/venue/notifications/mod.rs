@@ -95,6 +95,7 @@ async fn publish(
         to: to.clone(),
         id: Some(notification.id.to_string()),
         body: serde_json::to_value(view).expect("notifications serialise"),
+        trace: None,
     };
     let published = venue.bus.publish(&message(&view)).await;
     let Err(BusError::TooLarge { .. }) = &published else { return published };

@@ -1,21 +1,46 @@
 //! Marks of calls that leave the venue, by which both sides find them in their records.
 
 use super::{Invocation, OpError, Site, TurnSite};
-use crate::domain::call::{SentMarks, trace_context};
-use crate::domain::ids::hmac_hex;
+use crate::domain::call::{ReplyStart, SentMarks, trace_context};
+use crate::domain::ids::{Owner, SessionKey, hmac_hex};
+use crate::domain::trace::TraceParent;
+use crate::store::Lease;
+use crate::venue::Venue;
 use crate::venue::outbound::endpoint::{IDEMPOTENCY_KEY, add_marks};
 use reqwest::header::HeaderMap;
 use uuid::Uuid;
 
+/// Returns the text that the trace of a turn is derived from.
+fn name_turn(owner: &Owner, session: &SessionKey, turn: u64, start: ReplyStart) -> String {
+    format!("{owner} {session} {turn} {:?}", start.time_in_ids())
+}
+
+/// Returns the place of the root span of a turn under one lease. Its trace is the one of all calls of the turn.
+pub fn turn_root(venue: &Venue, lease: &Lease, turn: u64, start: ReplyStart) -> Option<TraceParent> {
+    let whole = name_turn(&lease.owner, &lease.session, turn, start);
+    let trace = hmac_hex(&venue.key, format!("trace {whole}").as_bytes());
+    let span = hmac_hex(&venue.key, format!("root {whole} {}", lease.epoch).as_bytes());
+    venue.tracer.place(&trace, &span)
+}
+
 impl Invocation<'_> {
+    /// Returns the place of the span of this call, which its request outside the venue names as its parent; `None` while
+    /// traces are off.
+    pub fn span_place(&self) -> Option<TraceParent> {
+        if !self.venue.tracer.is_on() {
+            return None;
+        }
+        let sent = TraceParent::parse(&self.sent_marks().traceparent)?;
+        TraceParent::new(sent.trace_id(), sent.span_id(), self.venue.tracer.records(sent.trace_id()))
+    }
+
     /// Returns the marks that a call with an effect carries outside the venue. Those of the same call of a turn, or of
     /// the same run of an invoked operation, are the same; all calls of a turn are parts of one trace.
     pub fn sent_marks(&self) -> SentMarks {
         let owner = &self.caller.owner;
         let (whole, job) = match &self.site {
             Site::Turn(TurnSite { lease, turn, start, parent, .. }) => {
-                let whole = format!("{owner} {} {turn} {:?}", lease.session, start.time_in_ids());
-                (Some(whole), parent.job.clone())
+                (Some(name_turn(owner, &lease.session, *turn, *start)), parent.job.clone())
             }
             Site::Api { key, job } => (key.as_ref().map(|key| format!("{owner} {key}")), job.clone()),
         };

@@ -28,6 +28,7 @@ pub use catalog::{
     operation,
 };
 pub(crate) use fill::{fill_references, mask_result};
+pub use marks::turn_root;
 pub use publication_error::{PublicationError, PublicationRule};
 pub use published::{Publication, RuntimeCall, RuntimeOperation, ViewOperation, check_runtime_operation};
 pub use reads::{READ, Reads};

@@ -8,6 +8,7 @@ pub mod proxy;
 pub mod endpoint;
 pub(crate) mod send;
 pub mod webhook;
+pub mod trace_sender;
 
 use crate::config::url::check;
 use crate::domain::authority::ResourcePath;

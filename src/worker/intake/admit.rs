@@ -6,8 +6,9 @@ use super::settle::{REDELIVERY_DELAY, settle};
 use crate::bus::Delivery;
 use crate::domain::decode;
 use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
+use crate::process::tracer::SpanStart;
 use crate::store::{Admit, FinishOutcome, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
-use crate::venue::ingress;
+use crate::venue::ingress::{self, AdmittedEvent};
 use crate::venue::outbox;
 use crate::worker::lease::outage::{pause, return_grant};
 use crate::worker::session;
@@ -20,6 +21,10 @@ use bytes::Bytes;
 /// fill the queue.
 const HELD_BYTES_MAX: usize = 16 << 10;
 
+/// Refusal of an id that names another request.
+const USED_BEFORE: &str =
+    "this id was used before with another body, caller or authority; use a new id for a new request";
+
 /// Admits an event and runs its session in the owner's slot; without a slot the session stays due.
 pub(super) async fn admit_and_run(
     worker: &Worker,
@@ -30,7 +35,7 @@ pub(super) async fn admit_and_run(
 ) {
     admit.lease = slot.map(|_| worker.lease_request());
     Stage::Admit.enter(&admit.session);
-    let asked = worker.venue.clock.steady();
+    let (asked, span) = (worker.venue.clock.steady(), worker.venue.tracer.start());
     let answer = match ingress::admit(&worker.venue, &mut admit).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -41,6 +46,7 @@ pub(super) async fn admit_and_run(
             return;
         }
     };
+    end_span(worker, delivery, &admit, span, &answer.intake);
     let metrics = &worker.venue.metrics;
     match answer.intake {
         Intake::Nothing | Intake::ReplaceRunning => {}
@@ -51,8 +57,7 @@ pub(super) async fn admit_and_run(
         }
         Intake::Conflict => {
             metrics.count_admitted(kind, "conflict");
-            let text = "this id was used before with another body, caller or authority; use a new id for a new request";
-            refuse(worker, delivery, refusal(ErrorCode::Conflict, text)).await;
+            refuse(worker, delivery, refusal(ErrorCode::Conflict, USED_BEFORE)).await;
             return;
         }
         Intake::Refused(refusal) => {
@@ -97,6 +102,15 @@ fn count_new(worker: &Worker, delivery: &Delivery, kind: &'static str) {
     let (metrics, now) = (&worker.venue.metrics, worker.venue.now());
     metrics.count_admitted(kind, "new");
     metrics.progress.queue_wait.observe(now.elapsed_since(delivery.published).as_secs_f64());
+}
+
+/// Ends the span of an admission.
+fn end_span(worker: &Worker, delivery: &Delivery, admit: &Admit, span: Option<SpanStart>, outcome: &Intake) {
+    if let Some(event) = &admit.event {
+        let (owner, sent) = (&admit.owner, delivery.trace);
+        let admitted = AdmittedEvent { owner, session: &admit.session, id: &event.id, sent, outcome };
+        ingress::end_admit_span(&worker.venue, span, admitted);
+    }
 }
 
 /// Answers a duplicate of a task whose job has ended.

@@ -138,6 +138,6 @@ fn answers(key: &[u8], reply_to: Option<String>, unread: &StrayFacts<'_>, owner:
     let body = serde_json::to_value(&completion).expect("completions serialise");
     reply_to
         .into_iter()
-        .map(|subject| BusMessage { to: MessageAddress::Reply(subject), id: None, body: body.clone() })
+        .map(|subject| BusMessage { to: MessageAddress::Reply(subject), id: None, body: body.clone(), trace: None })
         .collect()
 }

@@ -58,6 +58,7 @@ async fn prepare_admission(worker: &Worker, delivery: &Delivery) -> Result<Admit
         sequence: delivery.sequence,
         by,
         may_override,
+        trace: delivery.trace,
     };
     match ingress::prepare_admission(venue, &arrival).await {
         Ok(admit) => Ok(admit),

@@ -13,11 +13,13 @@ use crate::store::{
     corrupt,
 };
 use crate::venue::context::{decode_inbox, decode_state, decode_stored};
+use crate::worker::spans::TurnSpans;
 use crate::worker::state::Worker;
 use crate::worker::state::cache::sessions::{CachedSession, SessionHistory};
 use crate::worker::state::relay::CommitMessages;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +53,10 @@ pub(crate) struct LeasedSession {
     pub(crate) stops: StopSignals,
     /// Cancelled when the task of the running turn is.
     pub(crate) cancelled: CancellationToken,
+    /// Time at which the lease was asked for, on the steady clock; the first turn takes it for its trace.
+    pub(crate) asked: Option<Duration>,
+    /// Trace of the running turn.
+    pub(crate) spans: Option<Arc<TurnSpans>>,
 }
 
 /// Reason why a run can't go on.
@@ -99,6 +105,8 @@ impl LeasedSession {
             pause: None,
             stops: StopSignals::new_at(asked),
             cancelled: CancellationToken::new(),
+            asked: Some(asked),
+            spans: None,
         })
     }
 

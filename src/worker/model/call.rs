@@ -15,8 +15,28 @@ use crate::worker::state::Worker;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Calls the model once; the meter then says how far the call got.
+/// Calls the model once; the meter then says how far the call got. The call has a span in the turn's trace.
 pub(crate) async fn model(
+    worker: &Worker,
+    leased: &mut LeasedSession,
+    job: Option<&JobId>,
+    request: &ModelRequest,
+    retry: &Retry,
+    meter: &Arc<CallMeter>,
+) -> Result<Observation, RunStop> {
+    let mut span = leased.spans.as_ref().map(|spans| spans.model(request));
+    let observed = Box::pin(ask(worker, leased, job, request, retry, meter)).await?;
+    if let (Some(span), Observation::Answered(answer)) = (&mut span, &observed) {
+        match answer {
+            Ok(reply) => span.finish_reply(reply),
+            Err(ModelFailure::Transient { .. }) => span.set_error(Some("unavailable")),
+            Err(_) => span.set_error(Some("refused")),
+        }
+    }
+    Ok(observed)
+}
+
+async fn ask(
     worker: &Worker,
     leased: &mut LeasedSession,
     job: Option<&JobId>,

@@ -23,6 +23,7 @@ use crate::domain::load::LoadsByLevel;
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
+use crate::domain::trace::TraceParent;
 use crate::domain::turn::endings;
 use crate::domain::turn::{CallOutcome, Observation, Turn, TurnInput};
 use crate::venue::operation::pin::PinReader;
@@ -158,7 +159,11 @@ impl CallRound<'_> {
     /// Makes a call, and records when it was first made.
     async fn make_one(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, RunStop> {
         let now = self.worker.venue.now();
+        let mut span = self.leased.spans.as_ref().map(|spans| spans.tool(index, call, self.span_place(index, call)));
         let outcome = self.make_now(index, call).await?;
+        if let Some(span) = &mut span {
+            span.finish_call(outcome.outcome);
+        }
         let is_made = outcome.outcome.is_made() && outcome.asked.is_none() && call.what.is_ok();
         let began = outcome.began.or_else(|| is_made.then(|| self.earlier_start(index).unwrap_or(now)));
         Ok(CallOutcome { began, ..outcome })
@@ -327,6 +332,12 @@ impl CallRound<'_> {
             Effect::Read | Effect::Buffered => made.await?,
         };
         Ok(made.with_needs(used))
+    }
+
+    /// Returns the place of a call's span, as its request outside the venue names it.
+    fn span_place(&self, index: u32, call: &PlannedCall) -> Option<TraceParent> {
+        let reads = Reads::default();
+        self.invocation(index, call, &NO_SECTIONS, &reads).span_place()
     }
 
     /// Notes the marks of a call with an effect that leaves the venue, for the record of its begin.

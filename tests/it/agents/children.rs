@@ -123,6 +123,7 @@ async fn a_child_whose_task_is_refused_ends() {
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     let job = ingress::submit(&venue.venue, &arrival).await.unwrap().job.unwrap();
     let load = |n| Load { path: format!("w/{n}"), label: None, budget: 500 };
@@ -131,7 +132,7 @@ async fn a_child_whose_task_is_refused_ends() {
     let publish = async |key: &[u8]| {
         let body = serde_json::to_value(seal::seal_submission(key, to, &id, wrong.clone())).unwrap();
         let to = MessageAddress::In { owner: owner.clone(), agent: arrival.agent.clone(), kind: InboundKind::Task };
-        venue.venue.bus.publish(&BusMessage { to, id: Some(id.to_string()), body }).await.unwrap();
+        venue.venue.bus.publish(&BusMessage { to, id: Some(id.to_string()), body, trace: None }).await.unwrap();
     };
     operate(&venue.venue, &boss(&owner), "v/ops/agent/suspend", json!({"agentId": "bottom"})).await.unwrap();
     venue.worker();

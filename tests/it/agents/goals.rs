@@ -210,6 +210,7 @@ async fn an_unusable_schema_is_refused_before_acceptance() {
             sequence: 0,
             by: trellis::domain::principal::Principal::ANYBODY,
             may_override: false,
+            trace: None,
         };
         let error = ingress::submit(&venue.venue, &arrival).await.unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");

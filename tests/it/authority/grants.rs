@@ -126,6 +126,7 @@ async fn a_bad_grant_refuses_the_request_before_there_is_a_job() {
         sequence: 0,
         by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     let error = trellis::venue::ingress::submit(&venue.venue, &arrival).await.unwrap_err();
     assert!(matches!(&error, SubmitError::Submission(_)), "{error}");
@@ -328,13 +329,13 @@ async fn venue_fields_count_only_under_the_venues_seal() {
     {
         let to =
             MessageAddress::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InboundKind::Task };
-        venue.venue.bus.publish(&BusMessage { to, id: Some(format!("forged-{n}")), body }).await.unwrap();
+        venue.venue.bus.publish(&BusMessage { to, id: Some(format!("forged-{n}")), body, trace: None }).await.unwrap();
     }
     // Behind them in the queue: once it is done, they have been looked at.
     let to =
         MessageAddress::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InboundKind::Task };
     let body = json!({"input": "honest", "sessionId": "honest"});
-    venue.venue.bus.publish(&BusMessage { to, id: Some("honest".into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to, id: Some("honest".into()), body, trace: None }).await.unwrap();
     let mut done = Vec::new();
     for _ in 0..600 {
         done = venue.turns("clerk", "honest").await;
@@ -378,7 +379,7 @@ async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
             agent: "waiter".parse().unwrap(),
             kind: InboundKind::Result,
         };
-        venue.venue.bus.publish(&BusMessage { to, id: None, body }).await.unwrap();
+        venue.venue.bus.publish(&BusMessage { to, id: None, body, trace: None }).await.unwrap();
         let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!((&answer["status"], &answer["errorCode"]), (&json!("REJECTED"), &json!("FORGED")), "{answer}");

@@ -336,6 +336,7 @@ async fn only_context_override_sets_protected_keys() {
         sequence: 0,
         by: trellis::domain::principal::Principal::ANYBODY,
         may_override,
+        trace: None,
     };
     let denied = submit_to(&venue.venue, &arrival(false)).await.unwrap_err().to_string();
     assert!(denied.contains("CONTEXT_OVERRIDE_DENIED") && denied.contains("`tenant_id`"), "{denied}");
@@ -379,7 +380,7 @@ async fn values_of_queue_requests_reach_prompts_and_tools() {
             kind: InboundKind::Task,
         };
         let body = json!({"input": "hi", "sessionContext": context, "replyTo": inbox});
-        venue.venue.bus.publish(&BusMessage { to, id: Some(format!("v{n}")), body }).await.unwrap();
+        venue.venue.bus.publish(&BusMessage { to, id: Some(format!("v{n}")), body, trace: None }).await.unwrap();
         let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
         let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
         assert_eq!((&answer["status"], answer["errorCode"].as_str().unwrap_or_default()), (&json!(status), code));

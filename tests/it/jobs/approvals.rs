@@ -403,7 +403,7 @@ async fn a_person_s_answers_are_the_result_of_asking() {
     let to =
         MessageAddress::In { owner: venue.owner.clone(), agent: "asker".parse().unwrap(), kind: InboundKind::Decide };
     let body = json!({"approval": asked.id, "digest": asked.digest, "answer": {"answers": answers}});
-    venue.venue.bus.publish(&BusMessage { to, id: Some("a1".into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to, id: Some("a1".into()), body, trace: None }).await.unwrap();
     let done = venue.ended(&job).await;
     let said = done.result.unwrap().output.unwrap();
     assert!(said.as_str().unwrap().contains(r#"{"size":"L","sure":true}"#), "{said}");

@@ -251,7 +251,7 @@ async fn jobs_can_be_paused_and_messaged_over_the_queue(on: On) {
     venue.agent("asker", json!({})).await;
     let publish = async |kind, agent: &str, id: Option<&str>, body| {
         let to = MessageAddress::In { owner: venue.owner.clone(), agent: agent.parse().unwrap(), kind };
-        venue.venue.bus.publish(&BusMessage { to, id: id.map(Into::into), body }).await.unwrap();
+        venue.venue.bus.publish(&BusMessage { to, id: id.map(Into::into), body, trace: None }).await.unwrap();
     };
     run(&venue, "pause", &id).await.unwrap();
     venue.worker();

@@ -43,7 +43,7 @@ async fn every_way_in((venue, _dir): (TestVenue, tempfile::TempDir)) {
     let at =
         MessageAddress::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InboundKind::Task };
     let body = json!({"input": "by the queue, low", "priority": -1});
-    venue.venue.bus.publish(&BusMessage { to: at, id: Some("q1".into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to: at, id: Some("q1".into()), body, trace: None }).await.unwrap();
     venue.submit("clerk", "t1", json!("as any")).await;
     let asked = json!({"agentId": "clerk", "input": "by an operation, high", "priority": 1, "timeout": 0});
     operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/request", asked).await.unwrap();

@@ -47,7 +47,7 @@ async fn answer_in_queue(venue: &TestVenue, approval: &Value, id: &str, answers:
     let to =
         MessageAddress::In { owner: venue.owner.clone(), agent: "asker".parse().unwrap(), kind: InboundKind::Decide };
     let body = json!({"approval": approval, "answer": {"answers": answers}});
-    venue.venue.bus.publish(&BusMessage { to, id: Some(id.into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to, id: Some(id.into()), body, trace: None }).await.unwrap();
 }
 
 async fn an_answer_names_a_secret_that_was_set(on: On) {

@@ -171,6 +171,7 @@ async fn a_budget_that_can_t_be_kept_is_refused() {
         sequence: 0,
         by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     for (task, budget, part) in [
         (true, json!({"tokens": 0}), "`budget`: `tokens`: expected more than 0, got 0"),

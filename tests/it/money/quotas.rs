@@ -203,7 +203,7 @@ async fn a_queue_submission_over_quota_is_refused_and_may_be_retried(on: On) {
     quotas::set_limits(&venue.venue, &venue.owner, &[(QuotaKind::Documents, Some(1))]).await.unwrap();
     let to = MessageAddress::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
     let body = json!({"input": "x", "replyTo": "_INBOX.quota.1"});
-    let message = BusMessage { to, id: Some("q1".into()), body };
+    let message = BusMessage { to, id: Some("q1".into()), body, trace: None };
     for expected in ["REJECTED", "REJECTED", "COMPLETE"] {
         if expected == "COMPLETE" {
             lift(&venue).await;

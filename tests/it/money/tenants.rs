@@ -125,7 +125,7 @@ async fn through_queue(venue: &TestVenue, name: &str, inbox: &str) -> Value {
     let mut answers = bus.listen(&LiveSubject::Reply(inbox.into())).await.unwrap();
     let to = MessageAddress::In { owner: owner(name), agent: "a".parse().unwrap(), kind: InboundKind::Task };
     let body = json!({"input": "go", "replyTo": inbox});
-    bus.publish(&BusMessage { to, id: Some("queued".into()), body }).await.unwrap();
+    bus.publish(&BusMessage { to, id: Some("queued".into()), body, trace: None }).await.unwrap();
     let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
     serde_json::from_slice(&answer).unwrap()
 }

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 fn event(user: &str) -> BusMessage {
     let (owner, agent) = (format!("acme/{user}").parse().unwrap(), "helper".parse().unwrap());
     let to = MessageAddress::Event { owner, agent, kind: NotificationKind::JobDead };
-    BusMessage { to, id: Some(format!("id-{user}")), body: json!({"for": user}) }
+    BusMessage { to, id: Some(format!("id-{user}")), body: json!({"for": user}), trace: None }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,3 +2,4 @@
 
 mod metrics;
 mod nats_service;
+mod traces;

@@ -109,7 +109,12 @@ async fn received(worker: &NatsBus) -> Vec<(String, String)> {
 
 fn completion(user: &str) -> BusMessage {
     let (owner, agent) = (format!("acme/{user}").parse().unwrap(), "helper".parse().unwrap());
-    BusMessage { to: MessageAddress::Out { owner, agent, job: "j".into() }, id: None, body: json!({"for": user}) }
+    BusMessage {
+        to: MessageAddress::Out { owner, agent, job: "j".into() },
+        id: None,
+        body: json!({"for": user}),
+        trace: None,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -163,8 +168,12 @@ async fn a_user_reads_its_own_completions_only() {
     ann.client.flush().await.unwrap();
     worker.publish(&completion("bob")).await.unwrap();
     worker.publish(&completion("ann")).await.unwrap();
-    let reply =
-        BusMessage { to: MessageAddress::Reply("trellis.reply.acme.ann.x".into()), id: None, body: json!("reply") };
+    let reply = BusMessage {
+        to: MessageAddress::Reply("trellis.reply.acme.ann.x".into()),
+        id: None,
+        body: json!("reply"),
+        trace: None,
+    };
     worker.publish(&reply).await.unwrap();
     let message = timeout(LIMIT, own.next()).await.unwrap().unwrap();
     assert_eq!(message.subject.as_str(), "trellis.out.acme.ann.helper.j");
@@ -190,7 +199,7 @@ async fn an_external_worker_can_only_serve_its_own_queue() {
             owner: "acme/ann".parse().unwrap(),
             agent: "helper".parse().unwrap(),
         };
-        worker.publish(&BusMessage { to, id: None, body: json!({"job": queue}) }).await.unwrap();
+        worker.publish(&BusMessage { to, id: None, body: json!({"job": queue}), trace: None }).await.unwrap();
     }
     let mut words = User::with_inbox(&server, "words", "_INBOX.words").await;
     for subject in [

@@ -16,7 +16,7 @@ use trellis::store::embedded::EmbeddedStore;
 
 fn message(owner: &str, kind: InboundKind, id: &str) -> BusMessage {
     let to = MessageAddress::In { owner: owner.parse().unwrap(), agent: "helper".parse().unwrap(), kind };
-    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}), trace: None }
 }
 
 async fn what_waits_is_counted(bus: Arc<dyn Bus>) {

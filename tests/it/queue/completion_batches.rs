@@ -15,7 +15,7 @@ fn completion(number: usize, text: &str) -> BusMessage {
         agent: "a".parse().unwrap(),
         job: format!("job-{number}"),
     };
-    BusMessage { to, id: Some(format!("done-{number}")), body: json!({"number": number, "text": text}) }
+    BusMessage { to, id: Some(format!("done-{number}")), body: json!({"number": number, "text": text}), trace: None }
 }
 
 async fn publish_all(bus: &NatsBus, numbers: impl Iterator<Item = usize>) {

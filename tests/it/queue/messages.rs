@@ -52,7 +52,7 @@ impl Fleet {
     async fn publish_as(&self, id: Option<&str>, agent: &str, kind: InboundKind, body: Value) {
         let to = MessageAddress::In { owner: self.venue.owner.clone(), agent: agent.parse().unwrap(), kind };
         let id = id.map(str::to_owned);
-        let message = seal::seal_message(&self.venue.venue.key, BusMessage { to, id, body });
+        let message = seal::seal_message(&self.venue.venue.key, BusMessage { to, id, body, trace: None });
         self.venue.venue.bus.publish(&message).await.unwrap();
     }
 

@@ -27,7 +27,7 @@ fn part(partitions: usize, owner: &Owner) -> usize {
 
 fn task(of: &Owner, id: &str) -> BusMessage {
     let to = MessageAddress::In { owner: of.clone(), agent: "helper".parse().unwrap(), kind: InboundKind::Task };
-    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}), trace: None }
 }
 
 async fn open(options: &NatsOptions) -> NatsBus {

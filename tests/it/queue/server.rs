@@ -27,7 +27,7 @@ fn agent() -> AgentId {
 
 fn task(id: &str) -> BusMessage {
     let to = MessageAddress::In { owner: owner(), agent: agent(), kind: InboundKind::Task };
-    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}), trace: None }
 }
 
 async fn open(options: &NatsOptions) -> NatsBus {
@@ -137,7 +137,7 @@ async fn an_outbound_message_published_twice_is_stored_once() {
     let options = options(&url);
     let bus = open(&options).await;
     let to = MessageAddress::Out { owner: owner(), agent: agent(), job: "j1".to_owned() };
-    let message = BusMessage { to, id: Some("out-1".to_owned()), body: json!({"status": "COMPLETE"}) };
+    let message = BusMessage { to, id: Some("out-1".to_owned()), body: json!({"status": "COMPLETE"}), trace: None };
     bus.publish(&message).await.unwrap();
     bus.publish(&message).await.unwrap();
     let client = async_nats::connect(&url).await.unwrap();
@@ -165,8 +165,12 @@ async fn replies_and_signals_reach_who_listens() {
     let inbox = client.new_inbox();
     let mut replies = client.subscribe(inbox.clone()).await.unwrap();
     client.request("$JS.API.INFO", Bytes::new()).await.unwrap();
-    let message =
-        BusMessage { to: MessageAddress::Reply(inbox), id: Some("r".to_owned()), body: json!({"status": "FAILED"}) };
+    let message = BusMessage {
+        to: MessageAddress::Reply(inbox),
+        id: Some("r".to_owned()),
+        body: json!({"status": "FAILED"}),
+        trace: None,
+    };
     bus.publish(&message).await.unwrap();
     let reply = tokio::time::timeout(LIMIT, replies.next()).await.unwrap().unwrap();
     assert_eq!(&reply.payload[..], br#"{"status":"FAILED"}"#);

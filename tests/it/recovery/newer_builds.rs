@@ -32,7 +32,7 @@ async fn venue(clock: Clock) -> (TestVenue, tempfile::TempDir) {
 
 async fn send(venue: &TestVenue, id: &str, kind: InboundKind, body: Value) {
     let to = MessageAddress::In { owner: venue.owner.clone(), agent: "helper".parse().unwrap(), kind };
-    venue.venue.bus.publish(&BusMessage { to, id: Some(id.to_owned()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to, id: Some(id.to_owned()), body, trace: None }).await.unwrap();
 }
 
 /// The ids that lie in the queue, of those with this beginning.
@@ -62,10 +62,12 @@ async fn looked_at(venue: &TestVenue) {
 fn of_a_newer_build(venue: &TestVenue) -> Vec<(InboundKind, Value)> {
     let (owner, agent) = (venue.owner.clone(), "helper".parse().unwrap());
     let to = MessageAddress::In { owner: owner.clone(), agent, kind: InboundKind::Result };
-    let of_venue = |body| seal_message(&venue.venue.key, BusMessage { to: to.clone(), id: None, body }).body;
+    let of_venue =
+        |body| seal_message(&venue.venue.key, BusMessage { to: to.clone(), id: None, body, trace: None }).body;
     let to_queue =
         MessageAddress::Job { queue: "q".parse().unwrap(), owner: owner.clone(), agent: "a".parse().unwrap() };
-    let given = seal_message(&venue.venue.key, BusMessage { to: to_queue, id: None, body: json!({"job": job()}) });
+    let given =
+        seal_message(&venue.venue.key, BusMessage { to: to_queue, id: None, body: json!({"job": job()}), trace: None });
     let ended = json!({"sessionId": "s", "job": job(), "result": {"status": "COMPLETE", "output": 1}, "newer": 1});
     let status = json!({"sessionId": "s", "job": job(), "result": {"status": "BRAND_NEW"}});
     vec![

@@ -116,6 +116,7 @@ pub async fn lost(venue: &TestVenue, id: &str, values: serde_json::Value) -> Job
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     let admit = ingress::admission(&venue.venue, &arrival).unwrap();
     let open = admit.event.unwrap().open.unwrap();

@@ -78,7 +78,7 @@ async fn a_repeated_submission_replaces_nothing() {
     let to = MessageAddress::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
     let publish = async |id: &str| {
         let body = json!({"input": id, "sessionId": "main"});
-        let message = BusMessage { to: to.clone(), id: Some(id.to_owned()), body };
+        let message = BusMessage { to: to.clone(), id: Some(id.to_owned()), body, trace: None };
         venue.venue.bus.publish(&message).await.unwrap();
     };
     publish("t3").await;
@@ -90,7 +90,7 @@ async fn a_repeated_submission_replaces_nothing() {
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
     let behind =
         MessageAddress::In { owner: venue.owner.clone(), agent: "echo".parse().unwrap(), kind: InboundKind::Task };
-    let message = BusMessage { to: behind, id: Some("last".into()), body: json!({"input": "x"}) };
+    let message = BusMessage { to: behind, id: Some("last".into()), body: json!({"input": "x"}), trace: None };
     venue.venue.bus.publish(&message).await.unwrap();
     let last = JobId::derive(&venue.venue.key, &venue.owner, &"last".parse().unwrap());
     while jobs::get(&venue.venue, &venue.owner, &last).await.unwrap().is_none_or(|job| !job.status.is_terminal()) {
@@ -125,6 +125,7 @@ fn arrival(venue: &TestVenue, id: &str) -> trellis::venue::ingress::Arrival {
         sequence: 0,
         by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
+        trace: None,
     }
 }
 

@@ -92,7 +92,7 @@ async fn a_queue_answer_is_taken_once_the_approval_is_free() {
     let to =
         MessageAddress::In { owner: venue.owner.clone(), agent: "payer".parse().unwrap(), kind: InboundKind::Decide };
     let body = json!({"approval": asked.id, "digest": asked.digest, "answer": {"approve": {}}});
-    venue.venue.bus.publish(&BusMessage { to, id: Some("a1".into()), body }).await.unwrap();
+    venue.venue.bus.publish(&BusMessage { to, id: Some("a1".into()), body, trace: None }).await.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
     assert_eq!((venue.read("w/paid").await, busy.left.load(Ordering::SeqCst)), (Some(json!([100])), 0));
 }

@@ -195,7 +195,7 @@ async fn completions_and_replies_reach_listeners_without_an_outbox() {
     let dir = tempfile::tempdir().unwrap();
     let store = open_store(dir.path()).await;
     let bus = EmbeddedBus::new(store, Duration::from_secs(30), Clock::system()).unwrap();
-    let to = |to: MessageAddress| BusMessage { to, id: Some("o".into()), body: json!({"n": 1}) };
+    let to = |to: MessageAddress| BusMessage { to, id: Some("o".into()), body: json!({"n": 1}), trace: None };
     let out = to(MessageAddress::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: "7".into() });
     let reply = to(MessageAddress::Reply("_INBOX.a".into()));
     let task = to(MessageAddress::In { owner: owner(), agent: "clerk".parse().unwrap(), kind: InboundKind::Task });
@@ -380,7 +380,7 @@ async fn the_queue_lives_by_the_clock_it_was_given() {
     let bus = EmbeddedBus::new(open_store(dir.path()).await, Duration::from_hours(1), clock.clone()).unwrap();
     let to =
         MessageAddress::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
-    bus.publish(&BusMessage { to, id: Some("e1".into()), body: json!({}) }).await.unwrap();
+    bus.publish(&BusMessage { to, id: Some("e1".into()), body: json!({}), trace: None }).await.unwrap();
     let first = bus.receive(8, WhenEmpty::Wait).await.unwrap();
     assert_eq!((first.len(), first[0].published, first[0].delivered), (1, Millis(5_000), 1));
     // A receiver waits already when the time for the acknowledgement ends.

@@ -40,6 +40,7 @@ fn arrival(venue: &TestVenue, id: &str, submission: Submission) -> Arrival {
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: false,
+        trace: None,
     }
 }
 
@@ -105,7 +106,7 @@ async fn new_work_stops_at_four_fifths_of_the_memory_of_redis() {
 
     // Over the queue: it stays there.
     let to = MessageAddress::In { owner: venue.owner.clone(), agent: "slow".parse().unwrap(), kind: InboundKind::Task };
-    let queued = BusMessage { to, id: Some("q1".into()), body: json!({"input": "queued"}) };
+    let queued = BusMessage { to, id: Some("q1".into()), body: json!({"input": "queued"}), trace: None };
     venue.venue.bus.publish(&queued).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     let id = JobId::derive(&venue.venue.key, &venue.owner, &EventId::new("q1").unwrap());

@@ -124,6 +124,7 @@ async fn a_wake_made_by_the_server_reads_as_a_message_of_the_bus() {
         to: MessageAddress::In { owner: owner.clone(), agent: waiter.agent, kind: InboundKind::Wake },
         id: None,
         body: serde_json::json!({"session": waiter.session}),
+        trace: None,
     };
     assert_eq!(entries.len(), 1);
     assert_eq!(std::str::from_utf8(&entries[0].message).unwrap(), serde_json::to_string(&expected).unwrap());

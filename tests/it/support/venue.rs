@@ -276,6 +276,7 @@ impl TestVenue {
             sequence: 0,
             by: trellis::domain::principal::Principal::ANYBODY,
             may_override: false,
+            trace: None,
         };
         submit(&self.venue, &arrival).await.unwrap()
     }

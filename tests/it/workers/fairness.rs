@@ -54,7 +54,7 @@ async fn owner(venue: &mut TestVenue, name: &str) -> Owner {
 /// A task over the queue.
 async fn publish(venue: &TestVenue, owner: &Owner, id: &str, input: &str) -> JobId {
     let to = MessageAddress::In { owner: owner.clone(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
-    let message = BusMessage { to, id: Some(id.to_owned()), body: json!({"input": input}) };
+    let message = BusMessage { to, id: Some(id.to_owned()), body: json!({"input": input}), trace: None };
     venue.venue.bus.publish(&message).await.unwrap();
     JobId::derive(&venue.venue.key, owner, &id.parse().unwrap())
 }
@@ -306,7 +306,7 @@ async fn a_cancellation_needs_no_slot(mut venue: TestVenue) {
     until("all slots are taken", async || thinking(&venue) == SLOTS).await;
     let behind = publish(&venue, &one, "behind", "hello").await;
     let to = MessageAddress::In { owner: one.clone(), agent: "a".parse().unwrap(), kind: InboundKind::Cancel };
-    let cancel = BusMessage { to, id: None, body: json!({"job": running[0]}) };
+    let cancel = BusMessage { to, id: None, body: json!({"job": running[0]}), trace: None };
     venue.venue.bus.publish(&cancel).await.unwrap();
     until("it is cancelled", async || status(&venue, &one, &running[0]).await == Some(JobStatus::Cancelled)).await;
     until("the next one runs", async || status(&venue, &one, &behind).await == Some(JobStatus::Complete)).await;

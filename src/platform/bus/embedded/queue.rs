@@ -222,6 +222,7 @@ mod tests {
             to: MessageAddress::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind },
             id: Some(id.into()),
             body: json!({ "session": "x".repeat(300) }),
+            trace: None,
         };
         let mut bus = open();
         for id in ["e1", "e2"] {

@@ -3,6 +3,7 @@
 use crate::bus::InboundKind;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::time::Millis;
+use crate::domain::trace::TraceParent;
 use crate::store::embedded::view::StoreFault;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,8 @@ pub(super) struct QueuedHead {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) id: Option<String>,
     pub(super) published: Millis,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) trace: Option<TraceParent>,
 }
 
 /// A queued message. In storage: the head as one line of JSON, a line feed, the body.
@@ -57,7 +60,7 @@ mod tests {
             agent: "a".parse().unwrap(),
             kind: InboundKind::Task,
         };
-        bus.publish(&BusMessage { to, id: Some(id.into()), body: json!({}) }).await.unwrap();
+        bus.publish(&BusMessage { to, id: Some(id.into()), body: json!({}), trace: None }).await.unwrap();
     }
 
     #[tokio::test]

@@ -4,6 +4,7 @@ use super::super::{AUTHORIZATION_HEADER, BusError, DirectSubmission, ID_HEADER, 
 use super::NatsBus;
 use super::live::QUEUE_GROUP;
 use super::options::TIMEOUT;
+use super::receive::trace_parent;
 use async_nats::Subscriber;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
@@ -43,10 +44,11 @@ fn decode_submission(prefix: &str, message: async_nats::Message) -> Option<Direc
         value.map(|value| value.as_str().to_owned())
     };
     let (id, authorization) = (header(ID_HEADER), header(AUTHORIZATION_HEADER));
+    let trace = message.headers.as_ref().and_then(trace_parent);
     let to = subject::parse_direct(prefix, &message.subject);
     // Of one without a reply subject nobody would know that it was taken.
     let reply = message.reply?.to_string();
-    Some(DirectSubmission { to, id, authorization, body: message.payload, reply, bytes: message.length })
+    Some(DirectSubmission { to, id, authorization, trace, body: message.payload, reply, bytes: message.length })
 }
 
 impl NatsBus {

@@ -8,6 +8,7 @@ use super::NatsBus;
 use super::inbound::InboundStream;
 use super::line::NatsLine;
 use crate::domain::time::Millis;
+use crate::domain::trace::{TRACEPARENT, TraceParent};
 use crate::process::retry::LogPace;
 use async_nats::{
     HeaderMap,
@@ -409,15 +410,22 @@ fn delivery(prefix: &str, inbound: &InboundStream, message: jetstream::Message) 
     let id = message.headers.as_ref().and_then(producer_id);
     let token = message.headers.as_ref().and_then(|headers| headers.get(AUTHORIZATION_HEADER));
     let authorization = token.map(|value| value.as_str().to_owned());
+    let trace = message.headers.as_ref().and_then(trace_parent);
     let body = message.payload.clone();
     let settle = Arc::new(NatsAck(message));
-    Some(Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle })
+    Some(Delivery { owner, agent, kind, id, authorization, trace, body, sequence, delivered, published, settle })
 }
 
 /// Returns the producer's event id, [`ID_HEADER`]. `Nats-Msg-Id` isn't used, because all owners share the ids that a
 /// stream compares.
 pub(super) fn producer_id(headers: &HeaderMap) -> Option<String> {
     headers.get(ID_HEADER).map(|value| value.as_str().to_owned())
+}
+
+/// Returns the trace that a message belongs to. Clients write the name of the header in any case.
+pub(super) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
+    let named = headers.iter().filter(|(name, _)| AsRef::<str>::as_ref(*name).eq_ignore_ascii_case(TRACEPARENT));
+    TraceParent::parse_only(named.flat_map(|(_, values)| values).map(async_nats::HeaderValue::as_str))
 }
 
 pub(super) struct NatsAck(pub(super) jetstream::Message);

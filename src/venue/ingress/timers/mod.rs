@@ -102,5 +102,6 @@ fn arrival(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis, now: Millis)
         by: Principal::ANYBODY,
         // The values of the request that set the timer were checked when it arrived.
         may_override: true,
+        trace: None,
     }
 }

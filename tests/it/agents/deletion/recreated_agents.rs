@@ -30,6 +30,7 @@ async fn task(venue: &TestVenue, session: &str) -> Option<JobId> {
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     ingress::submit(&venue.venue, &arrival).await.ok().and_then(|submitted| submitted.job)
 }

@@ -114,7 +114,7 @@ fn the_deepest_value_survives_every_wrapping() {
         decode::check_to(&body, MESSAGE_DEPTH).unwrap();
         let to =
             MessageAddress::In { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), kind: InboundKind::Task };
-        let message = BusMessage { to, id: None, body };
+        let message = BusMessage { to, id: None, body, trace: None };
         survives(&serde_json::to_value(message).unwrap());
     }
 }

@@ -118,7 +118,7 @@ async fn too_deep_values_from_queue_and_model_are_refused() {
                 agent: "writer".parse().unwrap(),
                 kind: InboundKind::Task,
             };
-            venue.venue.bus.publish(&BusMessage { to, id: Some(id.into()), body }).await.unwrap();
+            venue.venue.bus.publish(&BusMessage { to, id: Some(id.into()), body, trace: None }).await.unwrap();
             JobId::derive(&venue.venue.key, &venue.owner, &EventId::new(id).unwrap())
         };
         let deep = publish("deep", json!({"input": nested(VALUE_DEPTH)})).await;

@@ -134,7 +134,8 @@ async fn a_child_that_is_too_deep_leaves_the_outbox_under_the_seal() {
         let to = SubmissionAddress { owner, agent: &agent, kind: InboundKind::Task };
         let sealed = seal::seal_submission(&venue.venue.key, to, &id, task);
         let to = MessageAddress::In { owner: owner.clone(), agent, kind: InboundKind::Task };
-        let message = BusMessage { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap() };
+        let message =
+            BusMessage { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap(), trace: None };
         let entries: Vec<OutboxEntry> = vec![outbox::make_entry("child".into(), &message)];
         venue.venue.relay(owner, &entries).await;
         venue.worker();

@@ -144,6 +144,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         fleet: trellis::venue::registry::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         metrics: Arc::clone(&server.venue.metrics),
+        tracer: trellis::process::tracer::Tracer::default(),
     };
     (venue, server)
 }

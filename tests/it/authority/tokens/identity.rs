@@ -182,7 +182,7 @@ async fn messages_of_the_queue_need_entities_too() {
             kind: InboundKind::Message,
         };
         let body = json!({"input": id, "sessionId": "s", "sessionContext": context});
-        venue.venue.bus.publish(&BusMessage { to, id: Some(id.into()), body }).await.unwrap();
+        venue.venue.bus.publish(&BusMessage { to, id: Some(id.into()), body, trace: None }).await.unwrap();
     };
     send("m1", json!({"other": 1})).await;
     send("m2", json!({"entity_ids": ["e"]})).await;

@@ -54,7 +54,8 @@ async fn a_message_that_is_published_again_is_there_once() {
             owner: office.venue.owner.clone(),
             agent: "clerk".parse().unwrap(),
         };
-        let message = trellis::domain::message::BusMessage { to, id: Some(id.clone()), body: json!({"job": job}) };
+        let message =
+            trellis::domain::message::BusMessage { to, id: Some(id.clone()), body: json!({"job": job}), trace: None };
         venue.bus.publish(&message).await.unwrap();
     }
     assert_eq!(office.kept().await, 1);

@@ -110,6 +110,7 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         fleet: trellis::venue::registry::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         metrics: Arc::clone(metrics),
+        tracer: trellis::process::tracer::Tracer::default(),
     }
 }
 

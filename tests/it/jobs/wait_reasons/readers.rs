@@ -54,6 +54,7 @@ async fn submit_as(venue: &TestVenue, by: &Caller, agent: &str, id: &str) -> Job
         sequence: 0,
         by: by.principal.clone(),
         may_override: false,
+        trace: None,
     };
     submit(&venue.venue, &arrival).await.unwrap().job.unwrap()
 }

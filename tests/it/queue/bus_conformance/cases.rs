@@ -41,7 +41,7 @@ fn owner() -> Owner {
 
 fn incoming(kind: InboundKind, id: &str) -> BusMessage {
     let to = MessageAddress::In { owner: owner(), agent: "help*er".parse().unwrap(), kind };
-    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}), trace: None }
 }
 
 fn task(id: &str) -> BusMessage {
@@ -427,7 +427,7 @@ pub async fn every_address_can_be_published_to(f: impl Fixture) {
     let bus = f.bus();
     let out = MessageAddress::Out { owner: owner(), agent: "helper".parse().unwrap(), job: "j1".to_owned() };
     for to in [out, MessageAddress::Reply("_INBOX.abc.1".to_owned())] {
-        let message = BusMessage { to, id: Some("o1".to_owned()), body: json!({"status": "COMPLETE"}) };
+        let message = BusMessage { to, id: Some("o1".to_owned()), body: json!({"status": "COMPLETE"}), trace: None };
         for _ in 0..2 {
             bus.publish(&message).await.unwrap();
         }

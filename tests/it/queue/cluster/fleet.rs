@@ -19,7 +19,7 @@ async fn submit(bus: &NatsBus, n: u64) {
         agent: "slow".parse().unwrap(),
         kind: InboundKind::Task,
     };
-    let message = BusMessage { to, id: Some(format!("t{n}")), body: json!({"input": n}) };
+    let message = BusMessage { to, id: Some(format!("t{n}")), body: json!({"input": n}), trace: None };
     let end = Instant::now() + LIMIT;
     while let Err(error) = bus.publish(&message).await {
         assert!(Instant::now() < end, "t{n}: {error}");

@@ -21,7 +21,7 @@ pub fn task(id: &str) -> BusMessage {
         agent: "clerk".parse().unwrap(),
         kind: InboundKind::Task,
     };
-    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+    BusMessage { to, id: Some(id.to_owned()), body: json!({"input": id}), trace: None }
 }
 
 #[derive(Default)]

@@ -306,7 +306,7 @@ async fn a_publish_repeated_in_flight_is_stored_once() {
     let bus = open(&through(&options, &cluster, leader)).await;
     let (queue, owner) = ("words".parse().unwrap(), "acme/ann".parse().unwrap());
     let to = MessageAddress::Job { queue, owner, agent: "clerk".parse().unwrap() };
-    let message = BusMessage { to, id: Some("job-1".to_owned()), body: json!({"n": 1}) };
+    let message = BusMessage { to, id: Some("job-1".to_owned()), body: json!({"n": 1}), trace: None };
     let others = [(leader + 1) % 3, (leader + 2) % 3];
     for node in others {
         cluster.nodes[node].pause(true);

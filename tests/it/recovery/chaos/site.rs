@@ -391,7 +391,7 @@ impl Door {
             Self::Queue { owner, bus, key } => {
                 let to = MessageAddress::In { owner: owner.clone(), agent: task.agent_id(), kind: InboundKind::Task };
                 let body = serde_json::to_value(task.submission()).unwrap();
-                let message = BusMessage { to, id: Some(task.name.clone()), body };
+                let message = BusMessage { to, id: Some(task.name.clone()), body, trace: None };
                 bus.publish(&message).await.map_err(|error| error.to_string())?;
                 Ok(JobId::derive(key, owner, &task.event()))
             }

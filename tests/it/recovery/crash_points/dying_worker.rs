@@ -95,7 +95,7 @@ fn done_at_once(message: &BusMessage) -> Option<BusMessage> {
     let (job, token) = (&message.body["job"], &message.body["token"]);
     let body = json!({"job": job, "token": token, "status": "COMPLETE", "output": {"did": message.body["input"]}});
     let to = MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind: InboundKind::Result };
-    Some(BusMessage { to, id: None, body })
+    Some(BusMessage { to, id: None, body, trace: None })
 }
 
 impl trellis::bus::QueueWatch for Line {}

@@ -187,7 +187,19 @@ impl Bus for FarQueue {
             self.link.world.note(format_args!("{} gets {} {kind:?} of {agent}: {}", shown.0, sequence, shown.1));
             let settle = Arc::new(Settlement { queue: self.clone(), sequence, delivered });
             let authorization = None;
-            Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle }
+            Delivery {
+                owner,
+                agent,
+                kind,
+                id,
+                authorization,
+                trace: None,
+                body,
+                sequence,
+                delivered,
+                published,
+                settle,
+            }
         };
         Ok(taken.into_iter().map(deliver).collect())
     }

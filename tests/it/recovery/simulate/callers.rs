@@ -138,7 +138,7 @@ async fn by_queue(fleet: &Fleet, bus: &FarQueue, name: &str, sent: &Sent) {
     let kind = if sent.task { InboundKind::Task } else { InboundKind::Message };
     let to = MessageAddress::In { owner: fleet.owner.clone(), agent: sent.agent.parse().unwrap(), kind };
     let body = serde_json::to_value(&sent.submission).unwrap();
-    send(bus, &BusMessage { to, id: Some(name.to_owned()), body }).await;
+    send(bus, &BusMessage { to, id: Some(name.to_owned()), body, trace: None }).await;
 }
 
 async fn submit(fleet: &Fleet, venue: &trellis::venue::Venue, name: &str, sent: &Sent) -> Way {
@@ -152,6 +152,7 @@ async fn submit(fleet: &Fleet, venue: &trellis::venue::Venue, name: &str, sent: 
         sequence: 0,
         by: Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     loop {
         match ingress::submit(venue, &arrival).await {
@@ -242,7 +243,7 @@ pub async fn serve(fleet: Arc<Fleet>) {
             for n in 0..=bus.link.below(2) {
                 let id = format!("{}-{n}", body["job"].as_str().unwrap_or_default());
                 let to = MessageAddress::In { owner: owner.clone(), agent: agent.clone(), kind: InboundKind::Result };
-                send(&bus, &BusMessage { to, id: Some(id), body: Value::clone(&answer) }).await;
+                send(&bus, &BusMessage { to, id: Some(id), body: Value::clone(&answer), trace: None }).await;
             }
         }
     }

@@ -185,7 +185,7 @@ async fn go(life: &Life, name: &str, sent: &Sent, queued: bool) -> Way {
         let kind = if sent.task { InboundKind::Task } else { InboundKind::Message };
         let to = MessageAddress::In { owner, agent, kind };
         let body = serde_json::to_value(&sent.submission).unwrap();
-        life.bus.publish(&BusMessage { to, id: Some(name.to_owned()), body }).await.unwrap();
+        life.bus.publish(&BusMessage { to, id: Some(name.to_owned()), body, trace: None }).await.unwrap();
         return Way::Queued;
     }
     let arrival = Arrival {
@@ -198,6 +198,7 @@ async fn go(life: &Life, name: &str, sent: &Sent, queued: bool) -> Way {
         sequence: 0,
         by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
+        trace: None,
     };
     match ingress::submit(venue, &arrival).await {
         Ok(_) => Way::Accepted,
