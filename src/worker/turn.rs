@@ -24,7 +24,6 @@ use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, SessionRun};
 use crate::domain::turn::{Action, FinalTurn, NextTurn, RecordedReply, TaskRefusal, Turn, TurnInput};
 use crate::process::telemetry::Metrics;
-use crate::venue::a2a_agents;
 use crate::venue::context::begin_turn;
 use crate::venue::operation::{CatalogView, dispatch};
 use crate::venue::outside_tools;

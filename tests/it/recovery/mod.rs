@@ -13,3 +13,4 @@ pub mod repair;
 mod resumed_calls;
 pub mod simulate;
 mod simulated_day;
+mod support_triage;

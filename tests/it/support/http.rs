@@ -15,6 +15,7 @@ use trellis::domain::secret::KeyRing;
 use trellis::http::{HttpOptions, serve};
 use trellis::process::clock::Clock;
 use trellis::process::telemetry::Metrics;
+use trellis::process::tracer::Tracer;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::venue::auth::Auth;
@@ -123,6 +124,7 @@ impl Server {
             fleet: trellis::venue::registry::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::new(Metrics::new()),
+            tracer: Tracer::default(),
         })
     }
 

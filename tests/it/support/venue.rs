@@ -28,6 +28,7 @@ use trellis::process::pace::Pace;
 use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
+use trellis::process::tracer::Tracer;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Store, keys};
@@ -108,6 +109,7 @@ impl TestVenue {
             fleet: trellis::venue::registry::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::clone(&metrics),
+            tracer: Tracer::default(),
         };
         Self {
             venue: Arc::new(venue),

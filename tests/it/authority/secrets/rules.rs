@@ -10,6 +10,7 @@ use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::hosts::HostRule;
 use trellis::domain::quota::QuotaSettings;
+use trellis::process::tracer::Tracer;
 use trellis::venue::Venue;
 use trellis::venue::context::PromptCache;
 use trellis::venue::operation::Caller;
@@ -38,6 +39,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         history: trellis::venue::history::History::default(),
         secrets,
         metrics: Arc::clone(&server.venue.metrics),
+        tracer: Tracer::default(),
     }
 }
 

@@ -27,6 +27,7 @@ use trellis::domain::quota::QuotaSettings;
 use trellis::process::clock::Clock;
 use trellis::process::retry::{AttemptFailure, RetryPolicy, retry};
 use trellis::process::telemetry::Metrics;
+use trellis::process::tracer::Tracer;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::patient::PatientStore;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
@@ -120,6 +121,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         fleet: trellis::venue::registry::FleetCache::default(),
         history: trellis::venue::history::History::default(),
         metrics,
+        tracer: Tracer::default(),
     }
 }
 

@@ -43,6 +43,7 @@ use trellis::process::pace::Pace;
 use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
+use trellis::process::tracer::Tracer;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, InjectedFault};
@@ -152,6 +153,7 @@ impl Run {
             fleet: trellis::venue::registry::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::clone(&self.metrics),
+            tracer: Tracer::default(),
         })
     }
 

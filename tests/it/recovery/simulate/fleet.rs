@@ -24,6 +24,7 @@ use trellis::process::pace::Pace;
 use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
+use trellis::process::tracer::Tracer;
 use trellis::store::Store;
 use trellis::store::ack_log::AckLogStore;
 use trellis::store::patient::PatientStore;
@@ -79,6 +80,7 @@ fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>, clock: Clock, history: Histor
         fleet: trellis::venue::registry::FleetCache::default(),
         history,
         metrics: Arc::new(Metrics::new()),
+        tracer: Tracer::default(),
     }
 }
 
