@@ -12,6 +12,9 @@ const META: &str = "io.modelcontextprotocol/";
 /// Name under which this client introduces itself.
 const CLIENT_NAME: &str = "trellis";
 
+/// Notification that the list of tools has changed.
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
+
 /// A request of this client.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpRequest {
@@ -57,6 +60,8 @@ pub enum ServerMessage {
     },
     /// The call makes progress.
     Progress,
+    /// The list of the server's tools is another one than before.
+    ListChanged,
     /// Any other notification.
     Notice,
 }
@@ -162,7 +167,11 @@ impl ServerMessage {
             }
             let is_of_request = method == "notifications/progress"
                 && message.get("params").is_some_and(|params| params["progressToken"] == progress);
-            return Ok(if is_of_request { Self::Progress } else { Self::Notice });
+            return Ok(match method.as_str() {
+                _ if is_of_request => Self::Progress,
+                LIST_CHANGED => Self::ListChanged,
+                _ => Self::Notice,
+            });
         }
         let id = id.as_u64();
         if let Some(result) = message.remove("result") {
@@ -238,6 +247,8 @@ mod tests {
                 Some(ServerMessage::Notice),
             ),
             (json!({"jsonrpc": "2.0", "method": "notifications/message"}), Some(ServerMessage::Notice)),
+            (json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}), Some(ServerMessage::ListChanged)),
+            (json!({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}), Some(ServerMessage::Notice)),
             (json!({"jsonrpc": "1.0", "id": 3, "result": {}}), None),
             (json!({"jsonrpc": "2.0", "id": 3}), None),
             (json!({"jsonrpc": "2.0", "id": 3, "error": "x"}), None),

@@ -62,6 +62,10 @@ impl PinnedPlace for McpEndpoint {
         self.may_be_asked()
     }
 
+    fn announced_changes(&self) -> u64 {
+        self.list_changes()
+    }
+
     fn learn(&self, pin: &McpPin) {
         if pin.handshake && self.era().is_none() {
             self.set_era(ProtocolEra::Handshake);

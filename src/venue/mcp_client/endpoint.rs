@@ -1,5 +1,6 @@
 //! The place of a server: its URL, how it may be reached, and the headers of each request.
 
+use super::list_changes::ListChangeCounter;
 use super::program::{McpProgram, ProgramServer};
 use crate::config::url::{CallableUrlError, parse_callable};
 use crate::domain::hosts::{HostRule, HostRuleError};
@@ -52,6 +53,7 @@ pub struct McpEndpoint {
     /// How the server is spoken to, once that is known.
     era: Mutex<Option<ProtocolEra>>,
     last_id: AtomicU64,
+    list_changes: ListChangeCounter,
 }
 
 impl McpEndpoint {
@@ -84,7 +86,9 @@ impl McpEndpoint {
     /// program: [`McpServer::of_program`].
     pub fn of_program(settings: McpServer, program: McpProgram) -> Result<Self, McpEndpointError> {
         let url = Url::parse(&settings.url).map_err(|_| McpEndpointError::Program)?;
-        Ok(Self { program: Some(ProgramServer::new(program)), ..Self::new(settings, url, None) })
+        let endpoint = Self::new(settings, url, None);
+        let program = ProgramServer::new(program, endpoint.list_changes.clone());
+        Ok(Self { program: Some(program), ..endpoint })
     }
 
     fn new(settings: McpServer, url: Url, own: Option<HttpSender>) -> Self {
@@ -94,7 +98,8 @@ impl McpEndpoint {
             RevisionChoice::Stateless => Some(ProtocolEra::Stateless),
         };
         let (program, era, last_id) = (None, Mutex::new(era), AtomicU64::new(0));
-        Self { settings, url, own, program, headers: ResolvedHeaders::default(), era, last_id }
+        let (headers, list_changes) = (ResolvedHeaders::default(), ListChangeCounter::default());
+        Self { settings, url, own, program, headers, era, last_id, list_changes }
     }
 
     /// Returns the settings of the server.
@@ -144,6 +149,16 @@ impl McpEndpoint {
     /// Returns a new id for a request.
     pub(crate) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Records that the server has said that its tools have changed.
+    pub(super) fn note_list_change(&self) {
+        self.list_changes.increment();
+    }
+
+    /// Returns how often the server has said to this process that its tools have changed.
+    pub(crate) fn list_changes(&self) -> u64 {
+        self.list_changes.count()
     }
 
     /// Returns how the server is spoken to, if that is known.

@@ -278,6 +278,7 @@ impl WireExchange<'_> {
                         return Ok(StreamEnd::Answer(outcome, message.len()));
                     }
                     ServerMessage::Progress => patience.set(tokio::time::sleep(self.patience)),
+                    ServerMessage::ListChanged => self.endpoint.note_list_change(),
                     ServerMessage::Request { id, method } if era == ProtocolEra::Handshake => {
                         let reply = reply_to_server(&id, &method);
                         let sent = self.open(Method::POST, Some(&reply), headers.clone());

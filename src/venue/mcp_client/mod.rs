@@ -16,6 +16,7 @@ mod endpoint;
 mod error;
 mod exchange;
 mod list;
+mod list_changes;
 mod peer;
 mod program;
 mod servers;
