@@ -54,6 +54,8 @@ pub struct McpEndpoint {
     era: Mutex<Option<ProtocolEra>>,
     last_id: AtomicU64,
     list_changes: ListChangeCounter,
+    /// Tools whose calls the server works on as tasks, in a revision with a handshake.
+    task_tools: Mutex<Vec<String>>,
 }
 
 impl McpEndpoint {
@@ -99,7 +101,8 @@ impl McpEndpoint {
         };
         let (program, era, last_id) = (None, Mutex::new(era), AtomicU64::new(0));
         let (headers, list_changes) = (ResolvedHeaders::default(), ListChangeCounter::default());
-        Self { settings, url, own, program, headers, era, last_id, list_changes }
+        let task_tools = Mutex::default();
+        Self { settings, url, own, program, headers, era, last_id, list_changes, task_tools }
     }
 
     /// Returns the settings of the server.
@@ -159,6 +162,16 @@ impl McpEndpoint {
     /// Returns how often the server has said to this process that its tools have changed.
     pub(crate) fn list_changes(&self) -> u64 {
         self.list_changes.count()
+    }
+
+    /// Sets the tools whose calls the server works on as tasks, in a revision with a handshake.
+    pub(crate) fn set_task_tools(&self, tools: &[String]) {
+        *self.task_tools.lock() = tools.to_vec();
+    }
+
+    /// Whether the server works on calls of a tool as tasks, in a revision with a handshake.
+    pub(crate) fn has_tasks_of(&self, tool: &str) -> bool {
+        self.task_tools.lock().iter().any(|name| name == tool)
     }
 
     /// Returns how the server is spoken to, if that is known.

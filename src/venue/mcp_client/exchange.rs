@@ -42,6 +42,8 @@ pub(super) struct SessionHeaders {
     pub(super) id: Option<String>,
     /// Revision that the server has chosen; `None` before it has.
     pub(super) revision: Option<&'static str>,
+    /// Whether the server works on calls as tasks.
+    pub(super) has_tasks: bool,
 }
 
 /// How a request is sent and how long its answer is awaited.
