@@ -5,6 +5,7 @@ use crate::event::new_session_id;
 use crate::ids::{AgentId, JobId, QueueName, SessionId};
 use crate::job::{ErrorCode, JobResult, JobStatus};
 use crate::limits::{OUTBOUND_BYTES, OUTBOUND_NOTE_BYTES};
+use crate::mcp::name::name_of_tool_server;
 use crate::schema::veiled_misfits;
 use serde_json::Value;
 
@@ -23,9 +24,12 @@ pub fn server_id(queue: &QueueName) -> AgentId {
     AgentId::new(format!("{PREFIX}{queue}")).unwrap_or_else(|_| fallback())
 }
 
-/// Returns the server of a job in words for people and models: a queue (see [`server_id`]), an agent elsewhere, or an
-/// agent.
+/// Returns the server of a job in words for people and models: a queue (see [`server_id`]), an agent elsewhere, a
+/// server of tools, or an agent.
 pub fn server_name(server: &AgentId) -> String {
+    if let Some(name) = name_of_tool_server(server) {
+        return format!("MCP server {name}");
+    }
     match (server.as_str().strip_prefix(PREFIX), name_of_server(server)) {
         (Some(queue), _) => format!("queue {queue}"),
         (None, Some(name)) => format!("agent {name} of another venue"),

@@ -16,6 +16,7 @@ use crate::call::PublishedVersion;
 use crate::canonical::canonical;
 use crate::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex};
 use crate::job::{ErrorCode, JobResult};
+use crate::mcp::pending::PendingToolCall;
 use crate::principal::Principal;
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
@@ -63,6 +64,9 @@ pub struct InvokedOperation {
     /// What is known of a task of an agent elsewhere, if the job stands for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<Box<RemoteTask>>,
+    /// The call of another server's tool that the job stands for, if it stands for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call: Option<Box<PendingToolCall>>,
     /// Fields that a newer build wrote.
     #[serde(flatten)]
     pub kept: UnknownFields,
@@ -127,6 +131,7 @@ impl InvokedOperation {
             once_operation: None,
             published: None,
             remote: None,
+            tool_call: None,
             kept: UnknownFields::default(),
         }
     }
@@ -137,7 +142,7 @@ impl InvokedOperation {
             Some(taken) if now < taken.until => InvokedStep::Later(taken.until),
             Some(taken) if !may_be_repeated => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
             // The last of the workers may have sent the message.
-            Some(taken) if self.begun >= limit && self.remote.as_ref().is_some_and(|remote| remote.is_in_doubt()) => {
+            Some(taken) if self.begun >= limit && self.is_in_doubt() => {
                 InvokedStep::Over(unknown_outcome(op, &taken.worker))
             }
             Some(_) if self.begun >= limit => InvokedStep::Over(JobResult::failure(
@@ -146,6 +151,12 @@ impl InvokedOperation {
             )),
             Some(_) | None => InvokedStep::Take,
         }
+    }
+
+    /// Whether something may have left for another server of which no answer has come.
+    pub fn is_in_doubt(&self) -> bool {
+        self.remote.as_ref().is_some_and(|remote| remote.is_in_doubt())
+            || self.tool_call.as_ref().is_some_and(|call| call.is_in_doubt())
     }
 
     /// Gives this worker the claim, for the time of `lease`.

@@ -290,6 +290,11 @@ impl WaitReason {
         is_persons || matches!(root, Self::Withheld { needs_person: true, .. })
     }
 
+    /// Returns the approvals that the reason at the end of the chain waits for.
+    pub fn approvals(&self) -> &[JobId] {
+        if let Self::Person { approvals } = self.root() { approvals } else { &[] }
+    }
+
     /// Returns what a reader can do about the reason at the end of the chain.
     pub fn advice(&self) -> Option<String> {
         match self.root() {

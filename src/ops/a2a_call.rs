@@ -1,7 +1,6 @@
 //! `v/ops/a2a/<name>/send`: a message to an agent elsewhere, as a job that stands for its task there. What becomes of the
 //! job says [`crate::venue::remote_tasks`].
 
-use super::child::{self, call_id};
 use crate::domain::a2a::message::RemoteMessage;
 use crate::domain::a2a::shared::SharedAgentIds;
 use crate::domain::a2a::task::{OPERATION, RemoteCallPlan, RemoteTaskInput};
@@ -12,6 +11,7 @@ use crate::domain::limits::{CHILD_WAIT, INVOKED_OPEN, OUTBOUND_DEADLINE, OUTBOUN
 use crate::domain::priority::Priority;
 use crate::domain::quota::QuotaUsage;
 use crate::store::{Checkpoint, LeaseCheck, Window, keys};
+use crate::venue::child_jobs::{self as child, call_id};
 use crate::venue::ingress;
 use crate::venue::jobs;
 use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, TurnSite};

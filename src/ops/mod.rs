@@ -6,7 +6,6 @@ pub mod agent;
 pub mod approval;
 pub mod asset;
 mod auth;
-mod child;
 pub mod dead;
 pub mod http;
 pub mod human;

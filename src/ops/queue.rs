@@ -1,7 +1,6 @@
 //! `v/ops/queue/publish`: start a job of an external worker. [`crate::venue::external`] has the protocol of such a
 //! worker.
 
-use super::child::{self, call_id, millis};
 use crate::domain::authority::ResourcePath;
 use crate::domain::declared::JobsDeclaration;
 use crate::domain::external as rules;
@@ -17,6 +16,7 @@ use crate::domain::message::{BusMessage, MessageAddress};
 use crate::domain::priority::Priority;
 use crate::domain::quota::QuotaUsage;
 use crate::domain::time::Millis;
+use crate::venue::child_jobs::{self as child, call_id, millis};
 use crate::venue::external;
 use crate::venue::ingress;
 use crate::venue::jobs;

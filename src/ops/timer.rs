@@ -5,7 +5,6 @@
 
 use super::agent::requests::priorities;
 use super::agent::send::build_submission;
-use super::child::{self, call_id};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, SessionId, sha256_hex};
@@ -19,6 +18,7 @@ use crate::domain::timer::{
 use crate::domain::visible::check_line;
 use crate::store::{Checkpoint, LeaseCheck};
 use crate::venue::agents;
+use crate::venue::child_jobs::{self as child, call_id};
 use crate::venue::ingress;
 use crate::venue::operation::{
     Caller, Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, TurnSite, operation,

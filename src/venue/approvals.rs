@@ -4,23 +4,23 @@
 //! itself after the deadline. With a person's answer goes a mark that stays until the session has the answer: the
 //! process that took it may die in between, and the person sees it answered.
 
+mod deliver;
+
+pub use deliver::deliver_answers;
+
+use self::deliver::{answer_mark_key, deliver_now};
 use crate::domain::approval::{Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict};
 use crate::domain::authority::ResourcePath;
-use crate::domain::event::mailbox_key;
-use crate::domain::event::{Event, Payload};
-use crate::domain::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject, sha256_hex};
+use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::catalog::OPERATIONS;
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::notification::NotificationKind;
-use crate::domain::priority::Priority;
 use crate::domain::session::WITHHELD;
 use crate::domain::time::Millis;
 use crate::domain::values::inject::trusted_arguments;
-use crate::store::{
-    Admit, DocKey, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, Window, keys, steps,
-};
+use crate::store::{DocWrite, Edit, Intake, Store, StoreError, Window, keys, steps};
 use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
@@ -29,17 +29,12 @@ use crate::venue::operation::{Caller, OpError, dispatch};
 use crate::venue::registry;
 use crate::venue::{notices, outside_tools};
 use crate::view::approval::ApprovalView;
-use bytes::Bytes;
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 /// Name of the venue in its own answers.
 const VENUE: &str = "venue";
 
-/// Age of an answer at which the sweep delivers it to its session.
-const HEARD_WITHIN: Duration = Duration::from_secs(5);
-
-/// Answers of one owner that one step delivers.
+/// Entries of approvals that are read at a time.
 const PAGE: usize = 64;
 
 /// Returns an approval and the version of its document.
@@ -252,7 +247,7 @@ fn is_unanswered(venue: &Venue, approval: &Approval) -> bool {
 }
 
 async fn has_ended(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<bool, StoreError> {
-    let Some(job) = &approval.job else { return Ok(false) };
+    let Some(job) = approval.asked_by.as_ref().or(approval.job.as_ref()) else { return Ok(false) };
     Ok(jobs::get(venue, owner, job).await?.is_none_or(|job| job.status.is_terminal()))
 }
 
@@ -327,53 +322,11 @@ pub async fn decide(
         }
     };
     let decided = venue.store.edit(venue.now(), owner, "approval", id, attempt).await?;
-    let told = deliver_answer(venue, owner, &decided).await?;
-    if let Some(answer) = &decided.answer
-        && let Err(error) = clear_mark(venue, owner, answer_mark_key(id, answer)).await
-    {
-        tracing::debug!(%owner, approval = %id, %error, "the session is told of its answer once more");
-    }
+    let Some(told) = deliver_now(venue, owner, &decided).await? else { return Ok(decided) };
     match told {
         Intake::Refused(refusal) => Err(OpError::Conflict(format!("agent `{}`: {refusal}", decided.session.agent))),
         Intake::New | Intake::Duplicate | Intake::Conflict | Intake::ReplaceRunning | Intake::Nothing => Ok(decided),
     }
-}
-
-/// Returns the key of the mark of an answer that its session has not received.
-fn answer_mark_key(id: &JobId, answer: &ApprovalAnswer) -> DocKey {
-    keys::answer_due(answer.at.plus(HEARD_WITHIN), id)
-}
-
-async fn clear_mark(venue: &Venue, owner: &Owner, mark: DocKey) -> Result<(), StoreError> {
-    venue.store.write(venue.now(), owner, &[DocWrite::delete(mark)]).await.map(|_| ())
-}
-
-/// Delivers answers that sessions may not have received; returns whether there are more. Any process may do it at any
-/// time, and several at once.
-pub async fn deliver_answers(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
-    let now = venue.now();
-    let found = venue.store.scan(owner, keys::ANSWERS_DUE, None, false, PAGE).await?;
-    let mut told = 0;
-    for (mark, _) in found {
-        let Some((due, id)) = keys::job_of_due(keys::ANSWERS_DUE, &mark) else { continue };
-        if due > now {
-            return Ok(false);
-        }
-        match get(&*venue.store, owner, &id).await {
-            Ok(Some((approval, _))) => {
-                deliver_answer(venue, owner, &approval).await?;
-            }
-            // The approval was deleted with its job.
-            Ok(None) => {}
-            Err(error @ StoreError::Corrupt { .. }) => {
-                tracing::warn!(%owner, approval = %id, %error, "answer not told");
-            }
-            Err(error) => return Err(error),
-        }
-        clear_mark(venue, owner, mark).await?;
-        told += 1;
-    }
-    Ok(told == PAGE)
 }
 
 fn missing_error(id: &JobId) -> OpError {
@@ -467,33 +420,4 @@ async fn check_tokens(
         }
     }
     Ok(())
-}
-
-/// Puts the answer into the mailbox of the session that waits, and wakes it.
-async fn deliver_answer(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Intake, StoreError> {
-    let now = venue.now();
-    let id = EventId::of_venue(&venue.key, VenueIdSubject::Answer(&approval.id));
-    let event = Event {
-        caller: approval.answer.as_ref().map(|answer| answer.by.clone()),
-        ..Event::new(id.clone(), now, Payload::Decision { approval: approval.id.clone() })
-    };
-    let event = NewEvent {
-        body_hash: sha256_hex(approval.id.as_str().as_bytes()),
-        id,
-        kind: EventKind::Result,
-        job: None,
-        order: mailbox_key(EventKind::Result, Priority::Normal, now, 0),
-        body: Bytes::from(serde_json::to_vec(&event).expect("events serialise")),
-        open: None,
-        finish: None,
-        outbox: Vec::new(),
-        quota: None,
-        may_replace: false,
-    };
-    let admit = Admit { owner: owner.clone(), session: approval.session.clone(), event: Some(event), lease: None };
-    let intake = venue.store.admit(now, &admit).await?.intake;
-    if !matches!(intake, Intake::Refused(_)) {
-        venue.wake(owner, &approval.session).await;
-    }
-    Ok(intake)
 }

@@ -1,6 +1,6 @@
 //! A job as callers see it: its record, why it waits, its approvals, and what became of it.
 
-use crate::domain::ids::SessionKey;
+use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::reader::JobVisibility;
 use crate::store::StoreError;
@@ -22,11 +22,18 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Job
     let reader = caller.reader();
     waits::explain(venue, owner, &reader, &mut job).await?;
     let mut record = JobView::for_reader(&job, &reader);
+    // A call that goes on may ask a person, too, while its session waits for its result.
+    let mut asked = job.wait.as_ref().map(|wait| wait.approvals().to_vec()).unwrap_or_default();
     if job.status == JobStatus::InputRequired {
         let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-        let mut waiting =
-            approvals::list_unanswered(venue, owner, &approvals::list_awaited(venue, owner, &session).await?).await?;
-        waiting.retain(|approval| approval.job.as_ref() == Some(&job.head.id));
+        asked.extend(approvals::list_awaited(venue, owner, &session).await?);
+        asked.sort_unstable();
+        asked.dedup();
+    }
+    if job.status == JobStatus::InputRequired || !asked.is_empty() {
+        let mut waiting = approvals::list_unanswered(venue, owner, &asked).await?;
+        let is_asking = |id: &Option<JobId>| id.as_ref() == Some(&job.head.id);
+        waiting.retain(|approval| is_asking(&approval.job) || is_asking(&approval.asked_by));
         waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
         record.approvals = Some(waiting.iter().map(|approval| approvals::view_for(caller, approval)).collect());
     }

@@ -28,6 +28,7 @@ pub mod waits;
 pub mod outcomes;
 pub mod open_calls;
 pub mod dead_letters;
+pub mod child_jobs;
 pub mod operation_jobs;
 pub mod remote_tasks;
 pub mod external;

@@ -7,7 +7,10 @@
 mod children;
 mod runner;
 
-pub use children::{CancelledRemote, clear_cancelled, find_cancelled, keep_child, record_remote};
+pub use children::{
+    CancelledRemote, bring_forward, clear_cancelled, find_cancelled, find_tool_call, keep_child, record_remote,
+    record_tool_call,
+};
 pub use runner::{RunCaller, RunOutcome, operate, read_caller, result_of, run};
 
 use crate::domain::call::innermost_operation;

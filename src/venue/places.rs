@@ -82,6 +82,10 @@ pub(crate) struct PlaceState<F> {
     pub(crate) read: Option<Duration>,
     /// What was published last: versions of what is approved and of the change that waits.
     pub(crate) published: Option<(String, Option<String>)>,
+    /// When the place was last asked what it is.
+    pub(crate) asked: Option<Duration>,
+    /// Number of changes that the place had announced when it was last asked.
+    pub(crate) seen_changes: u64,
     /// When what the place has said of itself is old.
     pub(crate) due: Option<Duration>,
     /// Time and reason of the last failure, if nothing has succeeded since.
@@ -152,6 +156,14 @@ impl<E: PlaceEndpoint> KnownPlace<E> {
         self.change(|state| {
             state.due = Some(due);
             state.failure = None;
+        });
+    }
+
+    /// Records that the place is asked now. `seen_changes` is the number of changes that it has announced so far.
+    pub(crate) fn note_asked(&self, now: Duration, seen_changes: u64) {
+        self.change(|state| {
+            state.asked = Some(now);
+            state.seen_changes = seen_changes;
         });
     }
 

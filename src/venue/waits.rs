@@ -8,12 +8,14 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::invocation::NO_AGENT;
 use crate::domain::job::{Job, JobStatus, WaitNote};
 use crate::domain::lease::DUE_AFTER;
+use crate::domain::mcp::pending::PENDING_CALL;
 use crate::domain::reader::{JobReader, JobVisibility};
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
 use crate::domain::wait::{WaitCause, WaitReason};
 use crate::store::{MailboxEntry, SessionFacts, StoreError, keys};
 use crate::venue::agents::{self, sessions};
+use crate::venue::operation_jobs::find_tool_call;
 use crate::venue::registry;
 use crate::venue::{Venue, approvals, jobs};
 
@@ -243,6 +245,11 @@ impl<'v> WaitSearch<'v> {
         if let Some(watch) = &job.outbound {
             let noted = job.waiting.as_ref().filter(|_| !begun).map(WaitNote::to_reason);
             return Ok(Some(noted.unwrap_or(WaitReason::External { queue: watch.queue.to_string(), begun })));
+        }
+        if job.head.op.as_deref() == Some(PENDING_CALL) {
+            let call = find_tool_call(self.venue, self.owner, &job.head.id).await?;
+            let asked = call.and_then(|call| call.approval().map(|asked| asked.id.clone()));
+            return Ok(asked.map(|id| WaitReason::Person { approvals: vec![id] }));
         }
         if begun || job.head.agent.as_str() != NO_AGENT {
             return Ok(None);

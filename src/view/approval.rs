@@ -89,7 +89,7 @@ impl From<&Approval> for ApprovalView {
                 let call = ApprovalCallView { operation, arguments, fixed: fixed.clone(), scopes: scopes.clone() };
                 Self { call: Some(call), ..shown }
             }
-            ApprovalSubject::Questions { title, asks } => {
+            ApprovalSubject::Questions { title, asks, .. } => {
                 let asks = asks.iter().map(QuestionView::from).collect();
                 Self { questions: Some(ApprovalQuestionsView { title: title.clone(), asks }), ..shown }
             }

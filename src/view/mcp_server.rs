@@ -131,3 +131,12 @@ pub struct McpListedToolView {
     /// JSON Schema of the arguments.
     pub input_schema: Value,
 }
+
+/// Input of a job that stands for a call of a tool which goes on after its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct McpPendingCallView {
+    /// Name of the server.
+    pub server: String,
+    /// Name of the tool at the server.
+    pub tool: String,
+}

@@ -111,6 +111,9 @@ pub struct StartedRequestView {
     /// Agent elsewhere whose task it stands for; absent of all other jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub a2a_agent: Option<String>,
+    /// Operation of another server's tool whose call goes on; absent of all other jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// The same as `job`; absent where a turn has started it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<JobId>,
@@ -130,20 +133,36 @@ pub struct StartedRequestView {
 impl StartedRequestView {
     /// Makes the view of an agent's job.
     pub fn of_agent(agent: AgentId, job: JobId) -> Self {
-        let (agent_id, status) = (Some(agent), JobStatus::Started);
-        Self { agent_id, queue: None, a2a_agent: None, id: None, job, status, ignored: None, scoped: None }
+        Self { agent_id: Some(agent), ..Self::of_job(job) }
     }
 
     /// Makes the view of an external worker's job.
     pub fn of_queue(queue: QueueName, job: JobId) -> Self {
-        let (queue, status) = (Some(queue), JobStatus::Started);
-        Self { agent_id: None, queue, a2a_agent: None, id: None, job, status, ignored: None, scoped: None }
+        Self { queue: Some(queue), ..Self::of_job(job) }
     }
 
     /// Makes the view of a job that stands for a task of an agent elsewhere.
     pub fn of_remote(agent: String, job: JobId) -> Self {
-        let (a2a_agent, status) = (Some(agent), JobStatus::Started);
-        Self { agent_id: None, queue: None, a2a_agent, id: None, job, status, ignored: None, scoped: None }
+        Self { a2a_agent: Some(agent), ..Self::of_job(job) }
+    }
+
+    /// Makes the view of a job that stands for a call of another server's tool.
+    pub fn of_tool(operation: String, job: JobId) -> Self {
+        Self { tool: Some(operation), ..Self::of_job(job) }
+    }
+
+    fn of_job(job: JobId) -> Self {
+        Self {
+            agent_id: None,
+            queue: None,
+            a2a_agent: None,
+            tool: None,
+            id: None,
+            job,
+            status: JobStatus::Started,
+            ignored: None,
+            scoped: None,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::venue::Venue;
 use crate::venue::a2a::{deliver, push};
 use crate::venue::notifications::{self, deliver as webhooks};
 use crate::venue::operation_jobs::{self, LeasedOperation, RunOutcome, RunTerms};
-use crate::venue::remote_tasks;
+use crate::venue::{mcp, remote_tasks};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -87,13 +87,13 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
     let (venue, options) = (&worker.venue, &worker.options);
     let terms = RunTerms { worker: &options.name, lease: options.lease, crash_limit: options.crash_limit };
     let Some(mut held) = operation_jobs::acquire(venue, owner, job, terms).await? else {
-        return Box::pin(remote_tasks::stop_cancelled(venue, owner, job)).await;
+        return Box::pin(stop_cancelled(venue, owner, job)).await;
     };
     let cancelled = CancellationToken::new();
     let _served = worker.tasks.serve(owner, job, &cancelled);
     let end = {
         let taken = held.clone();
-        let run = run_operation(venue, owner, &taken);
+        let run = run_operation(worker, owner, &taken);
         let run = std::pin::pin!(run);
         renew_until_end(worker, owner, &mut held, &cancelled, run).await
     };
@@ -105,14 +105,14 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
                 }
             } else {
                 tracing::info!(%owner, %job, "operation had ended otherwise, or another worker has it; this end counts for nothing");
-                return Box::pin(remote_tasks::stop_cancelled(venue, owner, job)).await;
+                return Box::pin(stop_cancelled(venue, owner, job)).await;
             }
             Ok(())
         }
         Ok(OperationEnd::NotOurs) => {
             tracing::info!(%owner, %job, "operation stopped: it was cancelled, or another worker has it");
             operation_jobs::clear_if_ended(venue, owner, &held).await?;
-            Box::pin(remote_tasks::stop_cancelled(venue, owner, job)).await
+            Box::pin(stop_cancelled(venue, owner, job)).await
         }
         Ok(OperationEnd::Stopped) => operation_jobs::release(venue, owner, &held, Duration::ZERO).await,
         Ok(OperationEnd::Finished(RunOutcome::Retry)) => {
@@ -129,8 +129,9 @@ async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), Stor
 }
 
 /// Runs a step of an operation: of the catalogue, the venue's own delivery of a notification, or a task of an agent
-/// elsewhere.
-async fn run_operation(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result<RunOutcome, StoreError> {
+/// elsewhere, or a call of another server's tool.
+async fn run_operation(worker: &Worker, owner: &Owner, held: &LeasedOperation) -> Result<RunOutcome, StoreError> {
+    let venue = &worker.venue;
     if push::is_delivery(held.head()) {
         return deliver::run(venue, owner, held).await;
     }
@@ -140,7 +141,18 @@ async fn run_operation(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> 
     if remote_tasks::is_remote(held.head()) {
         return Box::pin(remote_tasks::run(venue, owner, held)).await;
     }
+    if mcp::is_pending_call(held.head()) {
+        return Box::pin(mcp::run(venue, owner, held, worker.options.approval_time)).await;
+    }
     operation_jobs::run(venue, owner, held).await
+}
+
+/// Stops what goes on elsewhere for a job that was cancelled, once; then nothing is left of the job but its record.
+async fn stop_cancelled(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
+    let Some(cancelled) = operation_jobs::find_cancelled(venue, owner, job).await? else { return Ok(()) };
+    remote_tasks::stop_cancelled(venue, owner, &cancelled).await;
+    mcp::stop_cancelled(venue, owner, &cancelled).await?;
+    operation_jobs::clear_cancelled(venue, owner, &cancelled).await
 }
 
 /// Renews the lease until the run has ended or is stopped.

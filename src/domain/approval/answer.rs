@@ -1,6 +1,6 @@
 //! Answers of people: their forms, the checks of an answer, and its effect on a call.
 
-use super::{Question, QuestionKind};
+use super::{AnswerRule, Question, QuestionKind};
 use crate::call::{Outcome, PlannedCall};
 use crate::ids::JobId;
 use crate::ids::secret::SecretName;
@@ -9,6 +9,7 @@ use crate::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// The answer to an approval, with its author and its time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -260,7 +261,11 @@ pub(super) fn check_edit(original: &Value, edited: &Value, fixed: &[String]) -> 
     }
 }
 
-pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> Result<(), AnswerError> {
+pub(super) fn check_answers(
+    asks: &[Question],
+    rules: &BTreeMap<String, AnswerRule>,
+    answers: &Map<String, Value>,
+) -> Result<(), AnswerError> {
     let wrong = |id: &str, rule: String| Err(AnswerError::Question { id: id.to_owned(), rule });
     if let Some(id) = answers.keys().find(|id| !asks.iter().any(|ask| ask.id == **id)) {
         let known: Vec<_> = asks.iter().map(|ask| format!("`{}`", ask.id)).collect();
@@ -277,6 +282,9 @@ pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> 
                 _ => format!("`{answer}`"),
             };
             return wrong(&ask.id, format!("expected {}, got {got}", answer_form(ask)));
+        }
+        if let Some(rule) = rules.get(&ask.id).filter(|rule| !answer.is_null() && !rule.takes(answer)) {
+            return wrong(&ask.id, format!("expected {}, got `{answer}`", rule.in_words()));
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! arguments make another approval.
 
 mod answer;
+mod elicited;
 #[cfg(test)]
 mod tests;
 
@@ -11,16 +12,19 @@ use crate::authority::Authority;
 use crate::call::PlannedCall;
 use crate::ids::secret::SecretName;
 use crate::ids::{EventId, JobId, Owner, SessionKey, VenueIdSubject, sha256_hex};
+use crate::mcp::input::FieldKind;
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 pub use answer::{
     AnswerBody, AnswerError, ApprovalAnswer, ApprovalVerdict, DecidedCall, GivenAnswer, QuestionsError, Ruling,
     check_questions,
 };
+pub use elicited::{elicited_responses, elicited_subject};
 
 /// A question to a person, with its answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +35,9 @@ pub struct Approval {
     /// Task that the asking turn serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
+    /// Job of a call that waits for the answer in place of the session; the session waits for its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<JobId>,
     /// Session that waits.
     #[serde(flatten)]
     pub session: SessionKey,
@@ -84,6 +91,9 @@ pub enum ApprovalSubject {
         title: String,
         /// The questions, each with one answer.
         asks: Vec<Question>,
+        /// Rules for answers besides the kinds of their questions, by the questions' names.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        rules: BTreeMap<String, AnswerRule>,
     },
 }
 
@@ -146,6 +156,10 @@ impl QuestionKind {
     }
 }
 
+/// Rule for the answer to a question: the field of a server's form that it goes into.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AnswerRule(FieldKind);
+
 /// Position of a call, which tells it from every other call of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct CallPlace<'a> {
@@ -189,6 +203,7 @@ impl Approval {
         Self {
             id: JobId::derive(key, place.owner, &name),
             job: None,
+            asked_by: None,
             session: place.session.clone(),
             turn: place.turn,
             index: place.call,
@@ -233,8 +248,8 @@ impl Approval {
                     Err(AnswerError::Scope { key: key.clone(), known })
                 })
             }
-            (ApprovalSubject::Questions { asks, .. }, ApprovalVerdict::Answered { answers }) => {
-                answer::check_answers(asks, answers)
+            (ApprovalSubject::Questions { asks, rules, .. }, ApprovalVerdict::Answered { answers }) => {
+                answer::check_answers(asks, rules, answers)
             }
             (
                 ApprovalSubject::Call { .. } | ApprovalSubject::Questions { .. },

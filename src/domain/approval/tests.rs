@@ -3,6 +3,7 @@
 use super::answer::check_answers;
 use super::*;
 use serde_json::Map;
+use std::collections::BTreeMap;
 
 fn place(owner: &Owner, session: &SessionKey, call: u32) -> Approval {
     let place = CallPlace { owner, session, turn: 3, call, start: None };
@@ -84,7 +85,7 @@ fn every_question_is_answered_with_what_it_asks_for() {
         (json!({"hwy": "so"}), Some("question `hwy`: was not asked, expected `why`, `size`, `sure`")),
     ] {
         let Value::Object(answers) = answers else { panic!("a map") };
-        let found = check_answers(&asks, &answers).err().map(|error| error.to_string());
+        let found = check_answers(&asks, &BTreeMap::new(), &answers).err().map(|error| error.to_string());
         assert_eq!(found.as_deref(), wrong);
     }
     let asks = [
@@ -110,7 +111,7 @@ fn every_question_is_answered_with_what_it_asks_for() {
         ),
     ] {
         let Value::Object(answers) = answers else { panic!("a map") };
-        let found = check_answers(&asks, &answers).err().map(|error| error.to_string());
+        let found = check_answers(&asks, &BTreeMap::new(), &answers).err().map(|error| error.to_string());
         assert_eq!(found.as_deref(), wrong);
     }
     for (asks, wrong) in [

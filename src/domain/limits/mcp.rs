@@ -74,3 +74,38 @@ pub const MCP_PIN_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bytes of the text that stands for what a server says in an error.
 pub const MCP_ERROR_BYTES: usize = 2_000;
+
+/// Times that a server may ask a person in one call: a longer conversation is one of an agent.
+pub const MCP_ROUNDS: u32 = 8;
+
+/// Forms and links of one round.
+pub const MCP_INPUT_REQUESTS: usize = 8;
+
+/// Bytes of the text of a form or a link, and of the prompt of one of its fields.
+pub const MCP_INPUT_TEXT_BYTES: usize = 1_000;
+
+/// Options of one field, and bytes of each: a person reads all of them.
+pub const MCP_INPUT_OPTIONS: usize = 100;
+/// Bytes of one option.
+pub const MCP_INPUT_OPTION_BYTES: usize = 200;
+
+/// Bytes of the key of a form and of the name of a field.
+pub const MCP_INPUT_NAME_BYTES: usize = 128;
+
+/// Bytes of the state that a server has the client keep while a person is asked.
+pub const MCP_REQUEST_STATE_BYTES: usize = 64 * 1024;
+
+/// Bytes of the id of a task.
+pub const MCP_TASK_ID_BYTES: usize = 1_024;
+
+/// Shortest and longest pause between two looks at a task, whatever the server says.
+pub const MCP_POLL_RANGE: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_mins(1);
+
+/// Pause between two looks at a task if the server doesn't say.
+pub const MCP_POLL: Duration = Duration::from_secs(2);
+
+/// First and longest pause after a request about a task that failed; each is twice the one before.
+pub const MCP_TASK_RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// Bytes of the result of a call that goes on after its turn: it is sent to the session as one message.
+pub const MCP_LATE_RESULT_BYTES: usize = 256 * 1024;

@@ -10,3 +10,6 @@ pub const PLACE_PUBLISHED: Duration = Duration::from_hours(4);
 
 /// Age at which a process reads what is approved of a place from the store again.
 pub const PLACE_PIN_AGE: Duration = Duration::from_secs(2);
+
+/// Time for which a place isn't asked again although it says that it has changed: it may say so all the time.
+pub const PLACE_CHANGE_PAUSE: Duration = Duration::from_secs(2);

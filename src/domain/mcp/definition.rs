@@ -84,6 +84,8 @@ pub struct DefinitionPage {
     pub tools: Vec<ToolDefinition>,
     /// Tools that can't.
     pub skipped: Vec<SkippedTool>,
+    /// Names of tools whose calls the server works on as tasks (`execution.taskSupport`).
+    pub with_tasks: Vec<String>,
     /// Cursor of the next page.
     pub next: Option<String>,
     /// Age at which the server says that its list is old; `None` if it says none.
@@ -152,10 +154,15 @@ impl DefinitionPage {
         if entries.len() > MCP_LISTED_TOOLS {
             return Err(DefinitionPageError::TooMany);
         }
-        let (mut tools, mut skipped) = (Vec::new(), Vec::new());
+        let (mut tools, mut skipped, mut with_tasks) = (Vec::new(), Vec::new(), Vec::new());
         for entry in entries {
             match ToolDefinition::read(entry) {
-                Ok(tool) => tools.push(tool),
+                Ok(tool) => {
+                    if matches!(entry["execution"]["taskSupport"].as_str(), Some("optional" | "required")) {
+                        with_tasks.push(tool.name.clone());
+                    }
+                    tools.push(tool);
+                }
                 Err(error) => skipped.push(SkippedTool::new(entry["name"].as_str().unwrap_or_default(), &error)),
             }
         }
@@ -164,7 +171,7 @@ impl DefinitionPage {
             Value::String(cursor) if cursor.len() <= MCP_CURSOR_BYTES => Some(cursor.clone()),
             _ => return Err(DefinitionPageError::Cursor),
         };
-        Ok(Self { tools, skipped, next, fresh: fresh_time(&result["ttlMs"]) })
+        Ok(Self { tools, skipped, with_tasks, next, fresh: fresh_time(&result["ttlMs"]) })
     }
 }
 
@@ -193,7 +200,7 @@ mod tests {
     fn one_bad_tool_leaves_the_others() {
         let page = DefinitionPage::read(&json!({
             "tools": [
-                {"name": "good", "inputSchema": {"type": "object"}, "icons": [], "_meta": {}},
+                {"name": "good", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}, "_meta": {}},
                 {"name": "good too", "description": "d", "inputSchema": {}, "annotations": {"readOnlyHint": true}},
                 {"name": "", "inputSchema": {}},
                 {"name": "no schema"},
@@ -207,6 +214,7 @@ mod tests {
         .unwrap();
         let names: Vec<_> = page.tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!((names, page.skipped.len()), (vec!["good", "good too"], 6));
+        assert_eq!(page.with_tasks, ["good"]);
         assert_eq!((page.next.as_deref(), page.fresh), (Some("c"), Some(Duration::from_mins(5))));
         let kept = json!(page.tools[1]);
         assert_eq!(serde_json::from_value::<ToolDefinition>(kept).unwrap(), page.tools[1]);

@@ -4,13 +4,19 @@ use crate::decode::{self, Code, DataError};
 use crate::foreign::visible_line;
 use crate::limits::MCP_ERROR_BYTES;
 use crate::mcp::revision::{HANDSHAKE, ProtocolEra, STATELESS};
+use crate::mcp::task::TASKS;
+use crate::visible::quote_foreign;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// Prefix of the protocol's own keys of `_meta`.
 const META: &str = "io.modelcontextprotocol/";
 
 /// Name under which this client introduces itself.
 const CLIENT_NAME: &str = "trellis";
+
+/// Notification that the list of tools has changed.
+const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
 /// A request of this client.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +31,18 @@ pub struct McpRequest {
     pub name: Option<String>,
     /// Trace of the call, as the Trace Context of the W3C has it; SEP-414 has it in `_meta`.
     pub trace: Option<String>,
+    /// What the server may answer besides a result, in the stateless revision.
+    pub offers: ClientOffers,
+}
+
+/// What a server may answer to a request besides its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientOffers {
+    /// A result alone.
+    #[default]
+    Nothing,
+    /// A task, or a question to a person.
+    TasksAndQuestions,
 }
 
 /// An error of JSON-RPC.
@@ -57,6 +75,8 @@ pub enum ServerMessage {
     },
     /// The call makes progress.
     Progress,
+    /// The list of the server's tools is another one than before.
+    ListChanged,
     /// Any other notification.
     Notice,
 }
@@ -64,7 +84,7 @@ pub enum ServerMessage {
 impl McpRequest {
     /// Makes a request.
     pub fn new(id: u64, method: &'static str, params: Map<String, Value>) -> Self {
-        Self { id, method, params, name: None, trace: None }
+        Self { id, method, params, name: None, trace: None, offers: ClientOffers::Nothing }
     }
 
     /// Returns the request with a name that goes into a header.
@@ -77,6 +97,12 @@ impl McpRequest {
     #[must_use]
     pub fn with_trace(self, trace: Option<String>) -> Self {
         Self { trace, ..self }
+    }
+
+    /// Returns the request with what the server may answer besides a result.
+    #[must_use]
+    pub fn with_offers(self, offers: ClientOffers) -> Self {
+        Self { offers, ..self }
     }
 
     /// Returns the request as it is sent. In the stateless revision it says which revision and which client it is of; with
@@ -93,7 +119,7 @@ impl McpRequest {
         if era == ProtocolEra::Stateless {
             meta.insert(format!("{META}protocolVersion"), STATELESS.into());
             meta.insert(format!("{META}clientInfo"), client_info());
-            meta.insert(format!("{META}clientCapabilities"), json!({}));
+            meta.insert(format!("{META}clientCapabilities"), self.offers.capabilities());
         }
         if !meta.is_empty() {
             params.insert("_meta".to_owned(), Value::Object(meta));
@@ -119,6 +145,72 @@ impl McpRequest {
         let params = [("name".to_owned(), Value::from(tool)), ("arguments".to_owned(), arguments)];
         Self::new(id, "tools/call", params.into_iter().collect()).with_name(tool)
     }
+
+    /// Returns the call as one that the server may work on as a task, in a revision with a handshake, and keeps so long.
+    #[must_use]
+    pub fn as_task(self, ttl: Duration) -> Self {
+        let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        self.with_parameter("task", json!({"ttl": millis}))
+    }
+
+    /// Returns the call with responses to what the server has asked, and its state if it has given one.
+    #[must_use]
+    pub fn with_responses(self, responses: Map<String, Value>, state: Option<&str>) -> Self {
+        let answered =
+            if responses.is_empty() { self } else { self.with_parameter("inputResponses", responses.into()) };
+        match state {
+            Some(state) => answered.with_parameter("requestState", state.into()),
+            None => answered,
+        }
+    }
+
+    /// Makes a request about a task.
+    pub fn of_task(id: u64, method: TaskMethod, task: &str) -> Self {
+        let params = [("taskId".to_owned(), Value::from(task))];
+        let request = Self::new(id, method.as_str(), params.into_iter().collect()).with_name(task);
+        request.with_offers(ClientOffers::TasksAndQuestions)
+    }
+
+    fn with_parameter(self, key: &str, value: Value) -> Self {
+        let mut params = self.params;
+        params.insert(key.to_owned(), value);
+        Self { params, ..self }
+    }
+}
+
+/// Requests about a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskMethod {
+    /// Asks for its state.
+    Get,
+    /// Asks for its result, in a revision with a handshake.
+    Result,
+    /// Brings responses to what it has asked.
+    Update,
+    /// Has it stopped.
+    Cancel,
+}
+
+impl TaskMethod {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "tasks/get",
+            Self::Result => "tasks/result",
+            Self::Update => "tasks/update",
+            Self::Cancel => "tasks/cancel",
+        }
+    }
+}
+
+impl ClientOffers {
+    fn capabilities(self) -> Value {
+        match self {
+            Self::Nothing => json!({}),
+            Self::TasksAndQuestions => {
+                json!({"elicitation": {"form": {}, "url": {}}, "extensions": {(TASKS): {}}})
+            }
+        }
+    }
 }
 
 fn client_info() -> Value {
@@ -135,12 +227,13 @@ pub fn cancelled_notice(id: u64, reason: &str) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id, "reason": reason}})
 }
 
-/// Returns the answer to a request of a server: this client only answers pings.
+/// Returns the answer to a request of a server: this client only answers pings, and refuses all else by its name.
 pub fn reply_to_server(id: &Value, method: &str) -> Value {
     if method == "ping" {
         return json!({"jsonrpc": "2.0", "id": id, "result": {}});
     }
-    json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "this client has no such method"}})
+    let message = format!("this client has not offered `{}`", quote_foreign(method));
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": message}})
 }
 
 impl ServerMessage {
@@ -162,7 +255,11 @@ impl ServerMessage {
             }
             let is_of_request = method == "notifications/progress"
                 && message.get("params").is_some_and(|params| params["progressToken"] == progress);
-            return Ok(if is_of_request { Self::Progress } else { Self::Notice });
+            return Ok(match method.as_str() {
+                _ if is_of_request => Self::Progress,
+                LIST_CHANGED => Self::ListChanged,
+                _ => Self::Notice,
+            });
         }
         let id = id.as_u64();
         if let Some(result) = message.remove("result") {
@@ -176,7 +273,7 @@ impl ServerMessage {
 }
 
 impl RpcError {
-    fn read(error: &Map<String, Value>) -> Self {
+    pub(crate) fn read(error: &Map<String, Value>) -> Self {
         let text = error.get("message").and_then(Value::as_str).unwrap_or_default();
         Self {
             code: error.get("code").and_then(Value::as_i64).unwrap_or_default(),
@@ -216,6 +313,27 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_goes_on_is_asked_for_as_the_revision_wants_it() {
+        let call = McpRequest::call_tool(7, "pay", json!({}));
+        let task = call.clone().as_task(Duration::from_secs(2)).body(ProtocolEra::Handshake, false);
+        assert_eq!(task["params"]["task"], json!({"ttl": 2_000}));
+        let answers: Map<String, Value> = [("a".to_owned(), json!({"action": "decline"}))].into_iter().collect();
+        let again = call.clone().with_responses(answers, Some("s")).with_offers(ClientOffers::TasksAndQuestions);
+        let params = &again.body(ProtocolEra::Stateless, false)["params"];
+        assert_eq!(
+            (&params["requestState"], &params["inputResponses"]["a"]["action"]),
+            (&json!("s"), &json!("decline"))
+        );
+        let offered = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+        assert_eq!(offered["extensions"], json!({"io.modelcontextprotocol/tasks": {}}));
+        assert_eq!(offered["elicitation"], json!({"form": {}, "url": {}}));
+        let plain = call.with_responses(Map::new(), None).body(ProtocolEra::Handshake, false);
+        assert!(plain["params"].get("requestState").is_none() && plain["params"].get("inputResponses").is_none());
+        let look = McpRequest::of_task(1, TaskMethod::Get, "t-1");
+        assert_eq!((look.name.as_deref(), &look.params["taskId"]), (Some("t-1"), &json!("t-1")));
+    }
+
+    #[test]
     fn messages_of_a_server_are_told_apart() {
         let answer = |outcome| ServerMessage::Answer { id: Some(3), outcome };
         let failure = RpcError { code: -5, message: "no way".into(), data: json!([1]) };
@@ -238,6 +356,8 @@ mod tests {
                 Some(ServerMessage::Notice),
             ),
             (json!({"jsonrpc": "2.0", "method": "notifications/message"}), Some(ServerMessage::Notice)),
+            (json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}), Some(ServerMessage::ListChanged)),
+            (json!({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"}), Some(ServerMessage::Notice)),
             (json!({"jsonrpc": "1.0", "id": 3, "result": {}}), None),
             (json!({"jsonrpc": "2.0", "id": 3}), None),
             (json!({"jsonrpc": "2.0", "id": 3, "error": "x"}), None),

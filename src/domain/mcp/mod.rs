@@ -12,13 +12,19 @@
 //! | [`header`] | arguments that go into headers |
 //! | [`pin`] | the approved definitions, and what has changed |
 //! | [`result`](mod@result) | what the caller gets of an answer |
+//! | [`input`] | what a server asks a person in a call |
+//! | [`task`] | what a call that goes on has come to |
+//! | [`pending`] | the next step of such a call |
 
 pub mod definition;
 pub mod header;
+pub mod input;
 pub mod message;
 pub mod name;
+pub mod pending;
 pub mod pin;
 pub mod result;
 pub mod revision;
 pub mod server;
 pub mod stream;
+pub mod task;

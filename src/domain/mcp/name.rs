@@ -1,7 +1,7 @@
 //! Names of servers, and the catalogue paths and tool names of their tools: `v/ops/mcp/<server>/<tool>` is offered to
 //! models as `<server>__<tool>`.
 
-use crate::ids::sha256_hex;
+use crate::ids::{AgentId, sha256_hex};
 use crate::lattice::catalog::catalog_path;
 use crate::limits::{MCP_NAME_CHARS, MCP_TOOL_NAME_BYTES};
 use crate::visible::quote_foreign;
@@ -22,6 +22,9 @@ pub const TOOLS_CALL_ALIAS: &str = "v/ops/mcp/tools/call";
 
 /// Text between the name of a server and that of its tool.
 const SEPARATOR: &str = "__";
+
+/// Beginning of what stands for a server where the id of an agent of this venue is expected.
+const SERVER_PREFIX: &str = "mcp:";
 
 /// Longest name of a tool that all providers take, in characters.
 const TOOL_CHARS: usize = 64;
@@ -157,6 +160,17 @@ pub fn split_path(path: &str) -> Option<(ServerName, String)> {
     let (server, tool) = full.strip_prefix(PREFIX)?.split_once('/')?;
     let is_one = !tool.is_empty() && !tool.contains('/');
     Some((ServerName::new(server).ok()?, tool.to_owned())).filter(|_| is_one)
+}
+
+/// Returns the id that stands for a server where the id of an agent of this venue is expected.
+pub fn tool_server_id(name: &ServerName) -> AgentId {
+    let fallback = || AgentId::new(GROUP).expect("a legal id");
+    AgentId::new(format!("{SERVER_PREFIX}{name}")).unwrap_or_else(|_| fallback())
+}
+
+/// Returns the name behind an id of [`tool_server_id`]; `None` for other ids.
+pub fn name_of_tool_server(server: &AgentId) -> Option<&str> {
+    server.as_str().strip_prefix(SERVER_PREFIX)
 }
 
 /// Returns the path of the tool that the arguments of [`TOOLS_CALL`] name; `None` if they name none.

@@ -34,6 +34,9 @@ pub struct McpPin {
     /// Whether the server speaks a revision with a handshake, so that no other process has to find out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub handshake: bool,
+    /// Tools of the last list whose calls the server works on as tasks, in a revision with a handshake.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with_tasks: Vec<String>,
     /// A later list that differs, until it is approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<PendingChange>,
@@ -138,6 +141,7 @@ impl McpPin {
             approved: now,
             by: FIRST_USE.to_owned(),
             handshake: false,
+            with_tasks: Vec::new(),
             change: None,
         }
     }

@@ -15,9 +15,9 @@ use crate::domain::outputs;
 use crate::domain::priority::Priority;
 use crate::domain::session::TurnRecord;
 use crate::domain::turn::options::NamedLoads;
-use crate::ops::child::{millis, still_running};
 use crate::store::{keys, steps};
 use crate::venue::agents;
+use crate::venue::child_jobs::{millis, still_running};
 use crate::venue::operation::{
     Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, Site, operation,
 };

@@ -23,7 +23,7 @@ pub(super) fn question_parts(approvals: &[Approval]) -> Vec<A2aPart> {
     let mut parts = Vec::new();
     for approval in approvals {
         match &approval.subject {
-            ApprovalSubject::Questions { title, asks } => {
+            ApprovalSubject::Questions { title, asks, .. } => {
                 let prompts = asks.iter().map(|ask| ask.prompt.as_str());
                 parts.push(A2aPart::of_text(ask_text(title, prompts)));
                 parts.push(A2aPart::of_data(json!({"approval": approval.id, "asks": asks})));

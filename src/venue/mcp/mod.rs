@@ -5,10 +5,15 @@
 //!                        ▲ first use, or a person          (a change waits, and is refused until then)
 //!                  tools/list, in the background
 //! ```
+//!
+//! A call that goes on after its turn is [a job](pending).
 
+mod output;
+mod pending;
 mod pins;
 mod prepare;
 mod review;
 mod tool;
 
+pub use pending::{is_pending_call, run, stop_cancelled};
 pub(crate) use review::{approve, find_server, list_servers, list_tools, refresh, show_server};

@@ -33,7 +33,7 @@ pub(super) async fn compare(
             Some(pin) => pin.with_list(settings, tools, skipped, now),
             None => McpPin::pin_first(settings, tools, skipped, now),
         };
-        let pin = McpPin { handshake, ..pin };
+        let pin = McpPin { handshake, with_tasks: listing.with_tasks.clone(), ..pin };
         if before.as_ref() == Some(&pin) {
             return Ok(Edit::without_writes(pin));
         }

@@ -1,23 +1,27 @@
 //! One tool of a server as an operation: its call over the wire, and its result.
 
-use crate::domain::asset::AssetForm;
-use crate::domain::authority::ResourcePath;
+use super::output::ResultReader;
+use super::pending;
 use crate::domain::call::SentMarks;
-use crate::domain::lattice::Namespace;
-use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MEDIA, MCP_MESSAGE_BYTES};
+use crate::domain::ids::AgentId;
+use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MESSAGE_BYTES, OUTBOUND_DEADLINE};
 use crate::domain::mcp::definition::{ToolDefinition, ToolEffect};
 use crate::domain::mcp::header::{ParamHeader, header_values, param_headers};
-use crate::domain::mcp::message::McpRequest;
-use crate::domain::mcp::result::{MediaContent, ToolAnswer, read_answer};
+use crate::domain::mcp::message::{ClientOffers, McpRequest};
+use crate::domain::mcp::pending::{CallMarks, McpTaskSession, PendingPhase, PendingToolCall, StartedToolCall};
+use crate::domain::mcp::revision::ProtocolEra;
+use crate::domain::mcp::task::ToolCallProgress;
 use crate::domain::secret::Destination;
-use crate::venue::assets;
-use crate::venue::mcp_client::{McpEndpoint, McpFailure, PeerCall, SessionOwner, resolve_headers};
-use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, mask_result};
+use crate::venue::child_jobs::check_limits;
+use crate::venue::mcp_client::{
+    McpEndpoint, McpFailure, McpPeer, PeerCall, SessionOwner, mask_questions, resolve_headers,
+};
+use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, TurnSite, dispatch, mask_result};
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
 use async_trait::async_trait;
 use reqwest::header::HeaderMap;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,17 +31,28 @@ pub(super) struct ServerTool {
     definition: ToolDefinition,
     params: Vec<ParamHeader>,
     is_repeatable: bool,
+    /// Agent that has declared the server; `None` for one of the venue.
+    declared_by: Option<AgentId>,
     /// How its server has changed it since it was approved.
     change: Option<&'static str>,
 }
 
+/// What is known of a tool besides its approved definition.
+pub(super) struct ToolFacts {
+    /// Agent that has declared the server; `None` for one of the venue.
+    pub(super) declared_by: Option<AgentId>,
+    /// How its server has changed it since it was approved.
+    pub(super) change: Option<&'static str>,
+}
+
 impl ServerTool {
     /// Makes a tool of an approved definition.
-    pub(super) fn new(endpoint: Arc<McpEndpoint>, definition: ToolDefinition, change: Option<&'static str>) -> Self {
+    pub(super) fn new(endpoint: Arc<McpEndpoint>, definition: ToolDefinition, facts: ToolFacts) -> Self {
         // A definition with illegal headers is in no list.
         let params = param_headers(&definition.input_schema).unwrap_or_default();
         let is_repeatable = definition.effect(endpoint.settings()) != ToolEffect::Once;
-        Self { endpoint, definition, params, is_repeatable, change }
+        let ToolFacts { declared_by, change } = facts;
+        Self { endpoint, definition, params, is_repeatable, declared_by, change }
     }
 
     /// Refuses a call of a tool that its server has changed.
@@ -67,7 +82,8 @@ impl ServerTool {
         Some(marks)
     }
 
-    async fn ask(&self, arguments: Value, call: &Invocation<'_>) -> Result<Value, OpError> {
+    /// Calls the tool. A call of a turn may go on after it, as a task or with a question.
+    async fn ask(&self, arguments: Value, call: &Invocation<'_>) -> Result<CallEnd, OpError> {
         let params = header_values(&self.params, &arguments).map_err(|error| OpError::Invalid(error.to_string()))?;
         let (venue, owner) = (call.venue, &call.caller.owner);
         let headers = resolve_headers(&self.endpoint, &*venue.store, &venue.secrets, owner).await?;
@@ -82,9 +98,12 @@ impl ServerTool {
         let marks = self.note_marks(call, &peer.headers);
         let limit = call.time_limit();
         let patience = Duration::from_secs(self.endpoint.settings().timeout.unwrap_or(MCP_CALL_SECONDS)).min(limit);
+        let going_on = self.site_of_late_call(&arguments, call);
+        let offers = if going_on.is_some() { ClientOffers::TasksAndQuestions } else { ClientOffers::Nothing };
         let asked = PeerCall {
-            request: McpRequest::call_tool(self.endpoint.next_id(), &self.definition.name, arguments)
-                .with_trace(marks.as_ref().map(|marks| marks.traceparent.clone())),
+            request: McpRequest::call_tool(self.endpoint.next_id(), &self.definition.name, arguments.clone())
+                .with_trace(marks.as_ref().map(|marks| marks.traceparent.clone()))
+                .with_offers(offers),
             params: &params,
             marks: marks.as_ref(),
             patience,
@@ -93,61 +112,120 @@ impl ServerTool {
         };
         let departure = Departure::default();
         let late = |_| Err(McpFailure::Silent { seconds: limit.as_secs() });
-        let answer = tokio::time::timeout(limit, peer.ask(&asked, &departure)).await.unwrap_or_else(late);
+        let answer = tokio::time::timeout(limit, self.ask_peer(&peer, asked, going_on.is_some(), &departure)).await;
         let may_have_run = !self.is_repeatable && departure.has_left();
-        answer
-            .map(|answer| answer.result)
-            .map_err(|failure| failure.into_op_error(&self.endpoint.display_name(), may_have_run))
-    }
-
-    async fn output(&self, result: Value, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let shown = self.endpoint.display_name();
-        let name = &self.definition.name;
-        match read_answer(result, &self.definition) {
-            Ok(ToolAnswer::Value { mut value, media }) => {
-                let assets = ResourcePath::whole_namespace(Namespace::Assets);
-                let may_store = !media.is_empty() && call.permit("asset/store", assets).is_ok();
-                for (at, found) in media.into_iter().enumerate() {
-                    if let Some(shown) = show_media(&mut value, &found).filter(|_| may_store) {
-                        keep_media(call, shown, found, at).await;
-                    }
-                }
-                Ok(value.into())
+        let answer = answer.unwrap_or_else(late).map_err(|failure| failure.into_op_error(&shown, may_have_run))?;
+        let Some(site) = going_on else { return Ok(CallEnd::Done(answer.result)) };
+        let PeerAnswer { result, session } = answer;
+        let era = if session.is_some() { ProtocolEra::Handshake } else { ProtocolEra::Stateless };
+        let (phase, rounds) = match ToolCallProgress::read(mask_questions(&peer.mask(), result), era) {
+            Ok(ToolCallProgress::Done(result)) => return Ok(CallEnd::Done(result)),
+            Ok(ToolCallProgress::Working(task)) => (PendingPhase::of_task(task), 0),
+            Ok(ToolCallProgress::Input(round)) => (PendingPhase::of_round(round, None), 1),
+            Err(error) => {
+                let name = &self.definition.name;
+                return Err(OpError::Upstream(format!("`{name}` of the {shown} was called; {error}")));
             }
-            Ok(ToolAnswer::Failure(text)) => Err(OpError::Failed(format!("`{name}` of the {shown} failed: {text}"))),
-            Err(error) => Err(OpError::Upstream(format!("`{name}` of the {shown} was called; {error}"))),
+        };
+        let deadline = venue.now().plus(OUTBOUND_DEADLINE);
+        let deadline = call.caller.envelope.deadline.map_or(deadline, |ends| ends.min(deadline));
+        let call = self.started_call(arguments, marks, call, site);
+        Ok(CallEnd::GoesOn(Box::new(PendingToolCall {
+            call,
+            session,
+            phase,
+            rounds,
+            answered: Vec::new(),
+            failures: 0,
+            deadline,
+        })))
+    }
+
+    /// Sends the call: as a task in a session of its own, where the server has tasks in a revision with a handshake.
+    async fn ask_peer(
+        &self,
+        peer: &McpPeer<'_>,
+        call: PeerCall<'_>,
+        may_go_on: bool,
+        departure: &Departure,
+    ) -> Result<PeerAnswer, McpFailure> {
+        let may_begin_task = may_go_on
+            && self.endpoint.has_tasks_of(&self.definition.name)
+            && self.endpoint.era() == Some(ProtocolEra::Handshake);
+        if may_begin_task && let Some(session) = peer.begin_task_session(&call).await? {
+            let call = PeerCall { request: call.request.as_task(OUTBOUND_DEADLINE), ..call };
+            let asked = peer.ask_in_task_session(&session, &call, departure).await;
+            let has_task = asked.as_ref().is_ok_and(|answer| answer.result["task"].is_object());
+            if !has_task {
+                peer.end_task_session(&session, &call).await;
+            }
+            return asked.map(|answer| PeerAnswer { result: answer.result, session: has_task.then_some(session) });
+        }
+        peer.ask(&call, departure).await.map(|answer| PeerAnswer { result: answer.result, session: None })
+    }
+
+    /// Returns the turn of a call that may go on after it: its arguments may be stored, and the session may wait for one
+    /// more result. A program ends with its process, and its tasks with it.
+    fn site_of_late_call<'c>(&self, arguments: &Value, call: &'c Invocation<'_>) -> Option<&'c TurnSite<'c>> {
+        let Site::Turn(site) = &call.site else { return None };
+        let path = self.endpoint.settings().name.operation_path(&self.definition.name);
+        let lineage = call.caller.envelope.lineage.under_agent(&site.lease.session.agent);
+        let may_wait = !call.fills_prompt && check_limits(site, &lineage, None).is_ok();
+        let may_store = !dispatch::hides(call.catalog, &path, arguments);
+        (self.endpoint.destination().is_some() && may_wait && may_store).then_some(site)
+    }
+
+    fn started_call(
+        &self,
+        arguments: Value,
+        marks: Option<SentMarks>,
+        call: &Invocation<'_>,
+        site: &TurnSite<'_>,
+    ) -> StartedToolCall {
+        let settings = self.endpoint.settings();
+        StartedToolCall {
+            server: settings.name.clone(),
+            declared_by: self.declared_by.clone(),
+            place: settings.place_hash(),
+            tool: self.definition.name.clone(),
+            called: call.named.to_owned(),
+            turn: site.turn,
+            index: site.call,
+            arguments,
+            is_repeatable: self.is_repeatable,
+            marks: marks.map(|SentMarks { key, traceparent, job }| CallMarks { key, traceparent, job }),
         }
     }
 }
 
-/// Writes the size of bytes into their item of the content, and returns the item.
-fn show_media<'v>(value: &'v mut Value, found: &MediaContent) -> Option<&'v mut Map<String, Value>> {
-    let shown = value.get_mut("content")?.get_mut(found.item)?.as_object_mut()?;
-    shown.insert("base64Bytes".to_owned(), found.base64.len().into());
-    Some(shown)
+/// Has a call go on after its turn. A task that nobody could follow is cancelled, as far as the server lets it.
+async fn start_pending(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    pending: PendingToolCall,
+) -> Result<OpOutput, OpError> {
+    let started = pending::start(call, site, pending.clone()).await;
+    if started.is_err()
+        && let Err(error) = pending::cancel_at_server(call.venue, &call.caller.owner, &pending).await
+    {
+        tracing::warn!(server = %pending.call.server, %error, "an MCP server did not cancel a task; it may go on");
+    }
+    started
 }
 
-/// Stores bytes of the content as an asset, and writes into their item where they are. Each takes a write, so that only
-/// the first ones of a result are stored: `at` counts them.
-async fn keep_media(call: &Invocation<'_>, shown: &mut Map<String, Value>, found: MediaContent, at: usize) {
-    if at >= MCP_MEDIA {
-        shown.insert("notKept".to_owned(), format!("expected at most {MCP_MEDIA} of a result").into());
-        return;
-    }
-    let MediaContent { mime_type, base64, .. } = found;
-    let form = AssetForm { content_base64: Some(base64), content_type: Some(mime_type), ..AssetForm::default() };
-    let draft = match form.draft(call.venue.now()) {
-        Ok(draft) => draft,
-        Err(error) => {
-            shown.insert("notKept".to_owned(), error.to_string().into());
-            return;
-        }
-    };
-    match assets::put(call.venue, &call.caller.owner, &draft).await {
-        Ok((id, ..)) => drop(shown.insert("asset".to_owned(), format!("a/{id}").into())),
-        // The call was made: an owner without room gets the rest of its result.
-        Err(error) => drop(shown.insert("notKept".to_owned(), error.to_string().into())),
-    }
+/// What a call has come to in its turn.
+enum CallEnd {
+    /// The server has answered.
+    Done(Value),
+    /// The call goes on.
+    GoesOn(Box<PendingToolCall>),
+}
+
+/// An answer, with the session of its task if it begins one.
+struct PeerAnswer {
+    result: Value,
+    session: Option<McpTaskSession>,
 }
 
 #[async_trait]
@@ -158,9 +236,14 @@ impl RuntimeCall for ServerTool {
 
     async fn run(&self, arguments: Value, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         self.check_approval()?;
-        let output = match self.ask(arguments, call).await {
-            Ok(result) => self.output(result, call).await,
-            Err(error) => Err(error),
+        let shown = self.endpoint.display_name();
+        let reader =
+            ResultReader { venue: call.venue, caller: call.caller, shown: &shown, definition: &self.definition };
+        let output = match (self.ask(arguments, call).await, &call.site) {
+            (Ok(CallEnd::GoesOn(pending)), Site::Turn(site)) => Box::pin(start_pending(call, site, *pending)).await,
+            (Ok(CallEnd::GoesOn(_)), Site::Api { .. }) => Err(OpError::Upstream(format!("{shown}: the call goes on"))),
+            (Ok(CallEnd::Done(result)), _) => reader.read(result).await,
+            (Err(error), _) => Err(error),
         };
         mask_result(self.endpoint.mask(), output)
     }

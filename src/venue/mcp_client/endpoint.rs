@@ -1,5 +1,6 @@
 //! The place of a server: its URL, how it may be reached, and the headers of each request.
 
+use super::list_changes::ListChangeCounter;
 use super::program::{McpProgram, ProgramServer};
 use crate::config::url::{CallableUrlError, parse_callable};
 use crate::domain::hosts::{HostRule, HostRuleError};
@@ -52,6 +53,9 @@ pub struct McpEndpoint {
     /// How the server is spoken to, once that is known.
     era: Mutex<Option<ProtocolEra>>,
     last_id: AtomicU64,
+    list_changes: ListChangeCounter,
+    /// Tools whose calls the server works on as tasks, in a revision with a handshake.
+    task_tools: Mutex<Vec<String>>,
 }
 
 impl McpEndpoint {
@@ -84,7 +88,9 @@ impl McpEndpoint {
     /// program: [`McpServer::of_program`].
     pub fn of_program(settings: McpServer, program: McpProgram) -> Result<Self, McpEndpointError> {
         let url = Url::parse(&settings.url).map_err(|_| McpEndpointError::Program)?;
-        Ok(Self { program: Some(ProgramServer::new(program)), ..Self::new(settings, url, None) })
+        let endpoint = Self::new(settings, url, None);
+        let program = ProgramServer::new(program, endpoint.list_changes.clone());
+        Ok(Self { program: Some(program), ..endpoint })
     }
 
     fn new(settings: McpServer, url: Url, own: Option<HttpSender>) -> Self {
@@ -94,7 +100,9 @@ impl McpEndpoint {
             RevisionChoice::Stateless => Some(ProtocolEra::Stateless),
         };
         let (program, era, last_id) = (None, Mutex::new(era), AtomicU64::new(0));
-        Self { settings, url, own, program, headers: ResolvedHeaders::default(), era, last_id }
+        let (headers, list_changes) = (ResolvedHeaders::default(), ListChangeCounter::default());
+        let task_tools = Mutex::default();
+        Self { settings, url, own, program, headers, era, last_id, list_changes, task_tools }
     }
 
     /// Returns the settings of the server.
@@ -144,6 +152,26 @@ impl McpEndpoint {
     /// Returns a new id for a request.
     pub(crate) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Records that the server has said that its tools have changed.
+    pub(super) fn note_list_change(&self) {
+        self.list_changes.increment();
+    }
+
+    /// Returns how often the server has said to this process that its tools have changed.
+    pub(crate) fn list_changes(&self) -> u64 {
+        self.list_changes.count()
+    }
+
+    /// Sets the tools whose calls the server works on as tasks, in a revision with a handshake.
+    pub(crate) fn set_task_tools(&self, tools: &[String]) {
+        *self.task_tools.lock() = tools.to_vec();
+    }
+
+    /// Whether the server works on calls of a tool as tasks, in a revision with a handshake.
+    pub(crate) fn has_tasks_of(&self, tool: &str) -> bool {
+        self.task_tools.lock().iter().any(|name| name == tool)
     }
 
     /// Returns how the server is spoken to, if that is known.

@@ -42,6 +42,8 @@ pub(super) struct SessionHeaders {
     pub(super) id: Option<String>,
     /// Revision that the server has chosen; `None` before it has.
     pub(super) revision: Option<&'static str>,
+    /// Whether the server works on calls as tasks.
+    pub(super) has_tasks: bool,
 }
 
 /// How a request is sent and how long its answer is awaited.
@@ -278,6 +280,7 @@ impl WireExchange<'_> {
                         return Ok(StreamEnd::Answer(outcome, message.len()));
                     }
                     ServerMessage::Progress => patience.set(tokio::time::sleep(self.patience)),
+                    ServerMessage::ListChanged => self.endpoint.note_list_change(),
                     ServerMessage::Request { id, method } if era == ProtocolEra::Handshake => {
                         let reply = reply_to_server(&id, &method);
                         let sent = self.open(Method::POST, Some(&reply), headers.clone());

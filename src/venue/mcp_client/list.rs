@@ -19,6 +19,8 @@ pub(crate) struct ToolListing {
     pub(crate) tools: Vec<ToolDefinition>,
     /// Tools that can't.
     pub(crate) skipped: Vec<SkippedTool>,
+    /// Names of those whose calls the server works on as tasks.
+    pub(crate) with_tasks: Vec<String>,
     /// Age at which the server is asked for the list again.
     pub(crate) fresh: Duration,
 }
@@ -34,7 +36,7 @@ pub(crate) async fn list_tools(peer: &McpPeer<'_>) -> Result<ToolListing, OpErro
 
 async fn read_pages(peer: &McpPeer<'_>) -> Result<ToolListing, McpFailure> {
     let settings = peer.endpoint.settings();
-    let mut listing = ToolListing { tools: Vec::new(), skipped: Vec::new(), fresh: MCP_FRESH };
+    let mut listing = ToolListing { tools: Vec::new(), skipped: Vec::new(), with_tasks: Vec::new(), fresh: MCP_FRESH };
     let (mut cursor, mut seen, mut names) = (None::<String>, BTreeSet::new(), BTreeSet::new());
     let mut left = MCP_LIST_BYTES;
     for _ in 0..MCP_LIST_PAGES {
@@ -56,6 +58,9 @@ async fn read_pages(peer: &McpPeer<'_>) -> Result<ToolListing, McpFailure> {
                     listing.skipped.push(SkippedTool::new(&tool.name, &"another tool of the list has this name"));
                 }
             } else if settings.allows(&tool.name) {
+                if page.with_tasks.contains(&tool.name) {
+                    listing.with_tasks.push(tool.name.clone());
+                }
                 listing.tools.push(tool);
             }
         }

@@ -16,10 +16,12 @@ mod endpoint;
 mod error;
 mod exchange;
 mod list;
+mod list_changes;
 mod peer;
 mod program;
 mod servers;
 mod session;
+mod task_session;
 
 pub use endpoint::{McpEndpoint, McpEndpointError};
 pub use program::McpProgram;
@@ -29,4 +31,5 @@ pub(crate) use call::PeerCall;
 pub(crate) use endpoint::resolve_headers;
 pub(crate) use error::McpFailure;
 pub(crate) use list::{ToolListing, list_tools};
+pub(crate) use peer::{McpPeer, mask_questions};
 pub(crate) use session::SessionOwner;

@@ -12,6 +12,7 @@ use crate::domain::secret::{Mask, PlainSecret};
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::send::HttpSender;
 use reqwest::header::HeaderMap;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Longest time for the message that a request is given up.
@@ -31,7 +32,7 @@ pub(crate) struct McpPeer<'a> {
 
 impl McpPeer<'_> {
     /// Returns the mask of all secrets that the server is sent.
-    pub(super) fn mask(&self) -> Mask {
+    pub(crate) fn mask(&self) -> Mask {
         let mut mask = self.endpoint.mask().clone();
         for (header, text) in &self.endpoint.settings().headers {
             let HeaderText::Secret { name, prefix } = text else { continue };
@@ -99,7 +100,7 @@ impl McpPeer<'_> {
         }
     }
 
-    fn exchange<'e>(&'e self, call: &PeerCall<'e>, departure: &'e Departure) -> WireExchange<'e> {
+    pub(super) fn exchange<'e>(&'e self, call: &PeerCall<'e>, departure: &'e Departure) -> WireExchange<'e> {
         WireExchange {
             endpoint: self.endpoint,
             hosts: self.hosts,
@@ -137,7 +138,7 @@ impl McpPeer<'_> {
     }
 
     /// Sends a request in a session, and tells the server when nobody waits for its answer any more.
-    async fn ask_cancellable(
+    pub(super) async fn ask_cancellable(
         &self,
         exchange: &WireExchange<'_>,
         request: &McpRequest,
@@ -152,6 +153,14 @@ impl McpPeer<'_> {
         }
         asked
     }
+}
+
+/// Masks secrets in what a server asks people. Its state goes back as it came.
+pub(crate) fn mask_questions(mask: &Mask, mut result: Value) -> Value {
+    if let Some(requests) = result.get_mut("inputRequests") {
+        *requests = mask.value(requests.take());
+    }
+    result
 }
 
 /// Sends a notification when it is dropped, unless it was taken out before: a future that is given up can't await.

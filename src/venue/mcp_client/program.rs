@@ -3,6 +3,7 @@
 
 use super::call::{Exchanged, PeerCall};
 use super::error::McpFailure;
+use super::list_changes::ListChangeCounter;
 use crate::domain::decode;
 use crate::domain::limits::{MCP_LIST_TIME, MCP_MESSAGE_BYTES, MCP_STREAM_BYTES, MCP_STREAM_MESSAGES};
 use crate::domain::mcp::message::{
@@ -46,6 +47,7 @@ pub struct McpProgram {
 /// The server that a program is, whether it runs or not.
 pub(super) struct ProgramServer {
     program: McpProgram,
+    list_changes: ListChangeCounter,
     slot: tokio::sync::Mutex<ProgramSlot>,
 }
 
@@ -79,12 +81,17 @@ struct ProgramAnswer {
     bytes: usize,
 }
 
-/// Calls that wait for messages of a program, by their id; `None` once it has ended.
-struct WaitingCalls(Mutex<Option<HashMap<u64, AwaitedAnswer>>>);
+/// Calls that wait for messages of a program.
+struct WaitingCalls {
+    /// The calls by their id; `None` once the program has ended.
+    calls: Mutex<Option<HashMap<u64, AwaitedAnswer>>>,
+    list_changes: ListChangeCounter,
+}
 
 impl ProgramServer {
-    pub(super) fn new(program: McpProgram) -> Self {
-        Self { program, slot: tokio::sync::Mutex::default() }
+    /// Makes the server of a program; its notifications of another list of tools are counted in `list_changes`.
+    pub(super) fn new(program: McpProgram, list_changes: ListChangeCounter) -> Self {
+        Self { program, list_changes, slot: tokio::sync::Mutex::default() }
     }
 
     /// Returns the name of the program, for errors.
@@ -150,7 +157,7 @@ impl ProgramServer {
             return Err(McpFailure::Ended);
         };
         let (lines, queued) = mpsc::channel(QUEUED);
-        let waiting = Arc::new(WaitingCalls(Mutex::new(Some(HashMap::new()))));
+        let waiting = Arc::new(WaitingCalls::new(self.list_changes.clone()));
         let pipes = [
             AbortOnDropHandle::new(tokio::spawn(write_lines(stdin, queued))),
             AbortOnDropHandle::new(tokio::spawn(read_lines(stdout, Arc::clone(&waiting), lines.clone()))),
@@ -259,10 +266,14 @@ impl Drop for ProgramCall<'_> {
 }
 
 impl WaitingCalls {
+    fn new(list_changes: ListChangeCounter) -> Self {
+        Self { calls: Mutex::new(Some(HashMap::new())), list_changes }
+    }
+
     /// Returns where a call gets its answer, and the news that it makes progress.
     fn register(&self, id: u64) -> Result<(oneshot::Receiver<ProgramAnswer>, Arc<Notify>), McpFailure> {
         let ((answer, awaited), progress) = (oneshot::channel(), Arc::new(Notify::new()));
-        match self.0.lock().as_mut() {
+        match self.calls.lock().as_mut() {
             Some(calls) => {
                 calls.insert(id, AwaitedAnswer { answer, progress: Arc::clone(&progress) });
                 Ok((awaited, progress))
@@ -272,7 +283,7 @@ impl WaitingCalls {
     }
 
     fn forget(&self, id: u64) {
-        if let Some(calls) = self.0.lock().as_mut() {
+        if let Some(calls) = self.calls.lock().as_mut() {
             calls.remove(&id);
         }
     }
@@ -284,14 +295,15 @@ impl WaitingCalls {
         match ServerMessage::read(line, HANDSHAKE_ID).ok()? {
             ServerMessage::Request { id, method } => return Some(reply_to_server(&id, &method)),
             ServerMessage::Answer { id: Some(id), outcome } => {
-                let found = self.0.lock().as_mut().and_then(|calls| calls.remove(&id));
+                let found = self.calls.lock().as_mut().and_then(|calls| calls.remove(&id));
                 if let Some(call) = found {
                     let _ = call.answer.send(ProgramAnswer { outcome, bytes: line.len() });
                 }
             }
+            ServerMessage::ListChanged => self.list_changes.increment(),
             ServerMessage::Progress | ServerMessage::Notice => {
                 let token = progress_token(line)?;
-                let calls = self.0.lock();
+                let calls = self.calls.lock();
                 calls.as_ref()?.get(&token)?.progress.notify_one();
             }
             ServerMessage::Answer { id: None, .. } => {}
@@ -300,12 +312,12 @@ impl WaitingCalls {
     }
 
     fn has_ended(&self) -> bool {
-        self.0.lock().is_none()
+        self.calls.lock().is_none()
     }
 
     /// Ends all calls: the program says nothing any more.
     fn end(&self) {
-        *self.0.lock() = None;
+        *self.calls.lock() = None;
     }
 }
 
@@ -360,7 +372,7 @@ mod tests {
 
     #[test]
     fn messages_of_one_call_are_in_the_way_of_no_other() {
-        let calls = WaitingCalls(Mutex::new(Some(HashMap::new())));
+        let calls = WaitingCalls::new(ListChangeCounter::default());
         let (mut quiet, no_progress) = calls.register(1).unwrap();
         let (_loud, progress) = calls.register(2).unwrap();
         let step = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2}}"#;
@@ -376,5 +388,21 @@ mod tests {
         assert_eq!(quiet.try_recv().unwrap().outcome.unwrap()["a"], 1);
         calls.end();
         assert!(calls.register(3).is_err() && calls.hand_on(step).is_none());
+    }
+
+    #[test]
+    fn only_changes_of_the_tools_are_counted_as_such() {
+        let counter = ListChangeCounter::default();
+        let calls = WaitingCalls::new(counter.clone());
+        for (method, expected) in [
+            ("notifications/tools/list_changed", 1),
+            ("notifications/prompts/list_changed", 1),
+            ("notifications/message", 1),
+            ("notifications/tools/list_changed", 2),
+        ] {
+            let line = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
+            assert!(calls.hand_on(line.as_bytes()).is_none());
+            assert_eq!(counter.count(), expected, "{method}");
+        }
     }
 }

@@ -99,10 +99,12 @@ async fn shake_hands(exchange: &WireExchange<'_>) -> Result<SessionHeaders, McpF
         marks: None,
     };
     let request = McpRequest::initialize(exchange.endpoint.next_id());
-    let answer = exchange.ask_in_session(&request, &SessionHeaders { id: None, revision: None }).await?;
+    let answer =
+        exchange.ask_in_session(&request, &SessionHeaders { id: None, revision: None, has_tasks: false }).await?;
     let chosen = answer.result["protocolVersion"].as_str().unwrap_or_default();
     let revision = check_chosen(chosen).map_err(|error| McpFailure::Answer(error.to_string()))?;
-    let session = SessionHeaders { id: answer.session, revision: Some(revision) };
+    let has_tasks = answer.result["capabilities"]["tasks"]["requests"]["tools"]["call"].is_object();
+    let session = SessionHeaders { id: answer.session, revision: Some(revision), has_tasks };
     exchange.notify(&initialized_notice(), &session).await?;
     Ok(session)
 }

@@ -7,11 +7,12 @@ use super::{
 };
 use crate::domain::a2a::task::RemoteTask;
 use crate::domain::ids::{JobId, Owner};
-use crate::domain::invocation::InvokedOperation;
+use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
+use crate::domain::mcp::pending::PendingToolCall;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, FinishOutcome, StoreError, keys};
-use crate::venue::{Venue, jobs};
+use crate::venue::{Venue, jobs, outcomes};
 
 /// Keeps the record of an operation whose job a turn opens, and has it looked at by `due`. It is called before the job is
 /// opened, with a time by which it surely is, and after it, with the present: a record without a job is deleted when it
@@ -56,7 +57,59 @@ pub async fn record_remote(
     venue.store.edit(venue.now(), owner, "job", &held.invoked.job, attempt).await
 }
 
+/// Records a call of another server's tool as it stands now, with documents that belong to it; `false` if the operation's
+/// lease is lost.
+pub async fn record_tool_call(
+    venue: &Venue,
+    owner: &Owner,
+    held: &LeasedOperation,
+    call: &PendingToolCall,
+    beside: &[DocWrite],
+) -> Result<bool, StoreError> {
+    let attempt = || async {
+        let Some(held) = reload_if_leased(venue, owner, held).await? else { return Ok(Edit::without_writes(false)) };
+        if held.invoked.tool_call.as_deref() == Some(call) {
+            // The write succeeded, and only its answer was lost.
+            return Ok(Edit::without_writes(true));
+        }
+        let changed = InvokedOperation { tool_call: Some(Box::new(call.clone())), ..held.invoked.clone() };
+        let writes =
+            replacement_writes(&held.invoked, held.version, &changed).into_iter().chain(beside.iter().cloned());
+        Ok::<_, StoreError>(Edit::write(writes.collect::<Vec<_>>(), true))
+    };
+    venue.store.edit(venue.now(), owner, "job", &held.invoked.job, attempt).await
+}
+
+/// Has an operation looked at now that waits for something which has come; `false` while a worker has it, who may not see
+/// that it has come.
+pub async fn bring_forward(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+    let attempt = || async {
+        let Some(known) = read_operation(venue, owner, job).await? else { return Ok(Edit::without_writes(true)) };
+        let now = venue.now();
+        if known.invoked.taken.as_ref().is_some_and(|taken| now < taken.until) {
+            return Ok(Edit::without_writes(false));
+        }
+        let OperationJob { invoked, version, .. } = known;
+        let sooner = invoked.clone().postpone(now.min(invoked.due));
+        Ok::<_, StoreError>(Edit::write(replacement_writes(&invoked, version, &sooner), true))
+    };
+    let is_due = venue.store.edit(venue.now(), owner, "job", job, attempt).await?;
+    venue.wake(owner, &rules::session(job)).await;
+    Ok(is_due)
+}
+
+/// Returns the call of another server's tool that a job stands for, if it does.
+pub async fn find_tool_call(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<PendingToolCall>, StoreError> {
+    let known: Option<InvokedOperation> = venue.store.get(owner, &keys::invocation(job)).await?;
+    Ok(known.and_then(|known| known.tool_call).map(|call| *call))
+}
+
 impl LeasedOperation {
+    /// Returns the call of another server's tool that it stands for.
+    pub fn tool_call(&self) -> Option<&PendingToolCall> {
+        self.invoked.tool_call.as_deref()
+    }
+
     /// Returns what is known of the task elsewhere that it stands for.
     pub fn remote(&self) -> Option<&RemoteTask> {
         self.invoked.remote.as_deref()
@@ -67,13 +120,12 @@ impl OperationJob {
     /// Whether a task elsewhere is still to be cancelled for it.
     pub(super) fn awaits_remote_cancel(&self) -> bool {
         let has_task = self.invoked.remote.as_ref().is_some_and(|remote| remote.task.is_some());
-        has_task && self.head.is_some() && self.status == JobStatus::Cancelled
+        (has_task || self.invoked.tool_call.is_some()) && self.head.is_some() && self.status == JobStatus::Cancelled
     }
 
     /// Returns the operation of a cancelled job whose message may have begun a task that nobody knows.
     pub(super) fn unknown_remote(&self) -> Option<&String> {
-        let is_in_doubt = self.invoked.remote.as_ref().is_some_and(|remote| remote.is_in_doubt());
-        let head = self.head.as_ref().filter(|_| is_in_doubt && self.status == JobStatus::Cancelled)?;
+        let head = self.head.as_ref().filter(|_| self.invoked.is_in_doubt() && self.status == JobStatus::Cancelled)?;
         head.op.as_ref()
     }
 }
@@ -83,9 +135,8 @@ impl OperationJob {
 pub struct CancelledRemote {
     /// Head of the job.
     pub head: JobHead,
-    /// What is known of the task.
-    pub remote: RemoteTask,
-    invoked: InvokedOperation,
+    /// The operation with what is known of the task.
+    pub invoked: InvokedOperation,
     version: u64,
 }
 
@@ -95,13 +146,16 @@ pub async fn find_cancelled(venue: &Venue, owner: &Owner, job: &JobId) -> Result
         return Ok(None);
     };
     let OperationJob { invoked, version, head, .. } = known;
-    let remote = invoked.remote.as_deref().cloned();
-    Ok(head.zip(remote).map(|(head, remote)| CancelledRemote { head, remote, invoked, version }))
+    Ok(head.map(|head| CancelledRemote { head, invoked, version }))
 }
 
 /// Deletes the record of a job whose task elsewhere was cancelled.
 pub async fn clear_cancelled(venue: &Venue, owner: &Owner, cancelled: &CancelledRemote) -> Result<(), StoreError> {
-    let writes = deletion_writes(&cancelled.invoked, cancelled.version);
+    let CancelledRemote { head, invoked, version } = cancelled;
+    let mut writes = deletion_writes(invoked, *version).to_vec();
+    if let Some(op) = head.op.as_deref().filter(|_| invoked.is_in_doubt()) {
+        writes.extend(outcomes::job_listing_writes(venue, owner, &invoked.job, op, venue.now()));
+    }
     // On a conflict another worker has looked at it, too.
     venue.store.write(venue.now(), owner, &writes).await.map(drop)
 }

@@ -9,7 +9,7 @@ use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::ids::Owner;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::lattice::catalog::SourceName;
-use crate::domain::limits::{PLACE_PIN_AGE, PLACE_PUBLISHED, PLACE_RETRY};
+use crate::domain::limits::{PLACE_CHANGE_PAUSE, PLACE_PIN_AGE, PLACE_PUBLISHED, PLACE_RETRY};
 use crate::domain::mcp::name::ServerName;
 use crate::domain::place_pin::PlacePin;
 use crate::store::StoreError;
@@ -71,6 +71,11 @@ pub(crate) trait PinnedPlace: PlaceEndpoint {
     /// Whether this process may ask the place.
     fn may_ask(&self) -> bool {
         true
+    }
+
+    /// Returns how often the place has announced to this process that it is another one than before.
+    fn announced_changes(&self) -> u64 {
+        0
     }
 
     /// Takes over from what is approved how the place is asked.
@@ -233,15 +238,20 @@ async fn prepare_place<E: PinnedPlace>(
     let asking = if known.endpoint.may_ask() { asking } else { Asking::Never };
     let (now, state) = (venue.clock.steady(), known.state());
     let is_newer_than = |at: Option<Duration>, age: Duration| at.is_some_and(|at| now.saturating_sub(at) < age);
-    if is_newer_than(state.read, PLACE_PIN_AGE) {
+    let has_failed = is_newer_than(state.failure.as_ref().map(|(at, _)| *at), PLACE_RETRY);
+    // However often a place announces changes, it is believed at most once in this time.
+    let has_changed = matches!(asking, Asking::WhenOld(_))
+        && known.endpoint.announced_changes() != state.seen_changes
+        && !is_newer_than(state.asked, PLACE_CHANGE_PAUSE)
+        && !has_failed;
+    if !has_changed && is_newer_than(state.read, PLACE_PIN_AGE) {
         return Ok(());
     }
-    let has_failed = is_newer_than(state.failure.as_ref().map(|(at, _)| *at), PLACE_RETRY);
     match pins::load::<E>(venue, key, settings).await?.filter(|pin| E::is_enough(pin, settings)) {
         Some(pin) => {
             publish(venue, key, &known, &pin);
             if let Asking::WhenOld(venue) = asking
-                && state.due.is_none_or(|due| now >= due)
+                && (has_changed || state.due.is_none_or(|due| now >= due))
                 && !has_failed
                 && known.claim()
             {
@@ -291,6 +301,7 @@ pub(crate) async fn refresh<E: PinnedPlace>(
     key: &PlaceKey,
     known: &KnownPlace<E>,
 ) -> Result<E::Pin, OpError> {
+    known.note_asked(venue.clock.steady(), known.endpoint.announced_changes());
     let pin = E::ask(venue, key, known).await?;
     publish(venue, key, known, &pin);
     Ok(pin)

@@ -4,21 +4,18 @@ use super::step::OpenedAgent;
 use crate::domain::a2a::fault::{RemoteFaultKind, RemoteReplyError};
 use crate::domain::a2a::task::{RemoteTask, RemoteTaskInput};
 use crate::domain::decode;
-use crate::domain::ids::{JobId, Owner};
-use crate::store::StoreError;
+use crate::domain::ids::Owner;
 use crate::venue::Venue;
 use crate::venue::a2a_client::PeerFailure;
-use crate::venue::operation_jobs::{clear_cancelled, find_cancelled};
+use crate::venue::operation_jobs::CancelledRemote;
 use crate::venue::outbound::departure::Departure;
 
-/// Has the task of a job that was cancelled cancelled, too, once; then nothing is left of the job but its record. After a
-/// crash in the middle the agent is asked again.
-pub async fn stop_cancelled(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
-    let Some(cancelled) = find_cancelled(venue, owner, job).await? else { return Ok(()) };
+/// Has the task of a job that was cancelled cancelled, too. After a crash in the middle the agent is asked again.
+pub async fn stop_cancelled(venue: &Venue, owner: &Owner, cancelled: &CancelledRemote) {
+    let Some(remote) = &cancelled.invoked.remote else { return };
     if let Ok(input) = decode::into_type::<RemoteTaskInput>(cancelled.head.input.clone()) {
-        cancel_task(venue, owner, &input, &cancelled.remote).await;
+        cancel_task(venue, owner, &input, remote).await;
     }
-    clear_cancelled(venue, owner, &cancelled).await
 }
 
 /// Asks the agent to cancel a task; `false` if it could not be asked or has refused. A task that has ended counts as

@@ -21,6 +21,7 @@ use crate::worker::lease::transcript;
 use crate::worker::lease::{LeasedSession, RunStop};
 use crate::worker::state::Worker;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A call with all that it would do.
@@ -125,7 +126,8 @@ fn questions(round: &CallRound<'_>, arguments: &Value) -> Result<(ApprovalSubjec
     check_questions(&asked.asks)?;
     let usual = round.worker.options.approval_time;
     let time = asked.seconds().map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
-    Ok((ApprovalSubject::Questions { title: asked.heading(), asks: asked.asks }, time))
+    let (title, rules) = (asked.heading(), BTreeMap::new());
+    Ok((ApprovalSubject::Questions { title, asks: asked.asks, rules }, time))
 }
 
 fn awaiting_outcome(

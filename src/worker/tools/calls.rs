@@ -20,6 +20,7 @@ use crate::domain::job::Parent;
 use crate::domain::lattice::address::localise;
 use crate::domain::lattice::catalog::{DECLARED_JOBS, RUN};
 use crate::domain::load::LoadsByLevel;
+use crate::domain::mcp::name::{split_path, tool_server_id};
 use crate::domain::principal::Principal;
 use crate::domain::scope;
 use crate::domain::scope::ScopedSection;
@@ -386,6 +387,9 @@ fn server(path: &str, arguments: &Value, queue: Option<&str>) -> AgentId {
     }
     if let Some(name) = agent_of_path(path) {
         return server_id(&name);
+    }
+    if let Some((name, _)) = split_path(path) {
+        return tool_server_id(&name);
     }
     let named = arguments["agentId"].as_str().and_then(|id| AgentId::new(id).ok());
     named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"))

@@ -82,7 +82,7 @@ async fn results_say_what_they_are_and_failures_are_the_models() {
         ),
         (json!({"content": [{"type": "text", "text": "plain"}]}), "{\"content\":\"plain\"}", "ok"),
         (json!({"content": [{"type": "text", "text": "no such tea"}], "isError": true}), "no such tea", "error"),
-        (json!({"resultType": "input_required", "requestState": "x"}), "input_required", "error"),
+        (json!({"resultType": "question", "requestState": "x"}), "it answers `question`", "error"),
     ] {
         let answered = result.clone();
         let server = McpTestServer::start(STATELESS, tools(), move |asked| {

@@ -1,9 +1,11 @@
 //! Definitions that change after their approval: the change is refused, shown, and approved.
 
-use super::{ClientSite, shop_agent, told};
-use crate::support::mcp_server::{McpTestServer, STATELESS, text_tool};
+use super::{ClientSite, shop_agent, told, until};
+use crate::support::mcp_server::{HANDSHAKE, McpReply, McpTestServer, STATELESS, answer, text_tool};
 use crate::support::operate::{boss, operate};
 use serde_json::{Value, json};
+use std::time::Duration;
+use trellis::domain::limits::PLACE_CHANGE_PAUSE;
 use trellis::venue::operation::{Caller, OpError};
 
 fn tools() -> Vec<Value> {
@@ -98,4 +100,35 @@ async fn no_call_goes_to_a_place_that_was_given_up() {
     let job = site.venue.run("searcher", "t2", json!("go")).await;
     assert_eq!(site.outcomes(&job).await[0], ["unknown tool"], "the new place is away");
     assert_eq!(server.asked("tools/call").len(), 1, "the old place gets nothing more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_asks_anew_for_a_list_that_has_changed() {
+    for (revision, is_said, lists) in [(HANDSHAKE, true, 2), (STATELESS, true, 2), (STATELESS, false, 1)] {
+        let server = McpTestServer::start(revision, tools(), move |asked| {
+            let notice = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+            let done = answer(asked, json!({"content": [{"type": "text", "text": "done"}]}));
+            let messages = if is_said { vec![notice, done] } else { vec![done] };
+            (asked.method() == "tools/call").then_some(McpReply::Stream(messages))
+        })
+        .await;
+        let site = ClientSite::new().await;
+        site.agent("searcher", &server, json!({"revision": revision})).await;
+        site.venue.run("searcher", "t1", json!("go")).await;
+        let mut fewer = tools();
+        fewer.pop();
+        server.set_tools(fewer);
+        tokio::time::sleep(PLACE_CHANGE_PAUSE + Duration::from_millis(100)).await;
+        site.venue.run("searcher", "t2", json!("go")).await;
+        until("the lists", || server.asked("tools/list").len() >= lists).await;
+        for left in (0..500).rev() {
+            let found = shown(&site, "mcp/server", json!({})).await.unwrap();
+            if found["change"].is_null() != is_said {
+                break;
+            }
+            assert!(left > 0, "{revision} {is_said}: {found}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(server.asked("tools/list").len(), lists, "{revision} {is_said}");
+    }
 }

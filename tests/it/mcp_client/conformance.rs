@@ -1,6 +1,6 @@
 //! The protocol's own conformance suite for clients, as far as it is about lists and calls of tools.
 
-use super::ClientSite;
+use super::{ClientSite, shop_agent};
 use crate::support::operate::{boss, operate};
 use axum::Router;
 use axum::http::StatusCode;
@@ -23,8 +23,9 @@ const DRIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/mcp_dri
 const OLD: &str = "2025-11-25";
 const NEW: &str = "2026-07-28";
 
-/// Scenarios, each with the revision in which it runs. Those of logins and of questions to people aren't served.
-const SCENARIOS: [(&str, &str); 11] = [
+/// Scenarios, each with the revision in which it runs. Those of logins, and of questions to people in the older revision,
+/// aren't served.
+const SCENARIOS: [(&str, &str); 12] = [
     ("initialize", OLD),
     ("tools_call", OLD),
     ("tools_call", NEW),
@@ -36,6 +37,7 @@ const SCENARIOS: [(&str, &str); 11] = [
     ("json-schema-ref-no-deref", NEW),
     ("json-schema-2020-12-preservation", OLD),
     ("json-schema-2020-12-preservation", NEW),
+    ("sep-2322-client-request-state", NEW),
 ];
 
 /// A server of the suite, and how to tell the suite's client what came of it.
@@ -59,6 +61,30 @@ async fn handovers() -> (String, mpsc::Receiver<Handover>) {
     });
     tokio::spawn(async move { axum::serve(listener, pages).await.unwrap() });
     (url, receive)
+}
+
+/// Tools of the scenario in which the server asks a person.
+const ASKING: [&str; 4] =
+    ["test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"];
+
+/// Has an agent call the tools that ask a person, and answers their questions.
+async fn use_asking_server(handed: &Value) -> Result<(), String> {
+    let calls: Vec<String> =
+        ASKING.iter().map(|tool| format!("{{ tool = \"shop__{tool}\", arguments = {{}} }}")).collect();
+    let calls = calls.join(", ");
+    let rules = format!(
+        "[[rule]]\nwhen = {{ turn = 1 }}\nthen = {{ calls = [{calls}] }}\n\n[[rule]]\nthen = {{ text = \"told\" }}\n"
+    );
+    let site = ClientSite::with_rules(&rules).await;
+    let url = handed["url"].as_str().unwrap().replace("localhost", "127.0.0.1");
+    site.venue.agent("clerk", shop_agent(&url, json!({"timeout": 20}))).await;
+    let job = site.start("clerk").await;
+    for _ in 0..2 {
+        let question = site.question().await;
+        site.decide("answer", &question, json!({"answers": {"confirmed": true}})).await?;
+    }
+    site.venue.ended(&job).await;
+    Ok(())
 }
 
 /// Lists the tools of a server as the venue does, and calls them by their operations.
@@ -124,7 +150,9 @@ async fn the_suites_scenarios_of_tools_pass() {
             tokio::select! {
                 output = &mut running => break output.unwrap(),
                 Some((server, done)) = handed.recv() => {
-                    let _ = done.send(use_server(&server).await);
+                    let asks = scenario == "sep-2322-client-request-state";
+                    let used = if asks { use_asking_server(&server).await } else { use_server(&server).await };
+                    let _ = done.send(used);
                 }
             }
         };

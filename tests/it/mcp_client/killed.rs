@@ -1,10 +1,133 @@
 //! A process that is killed while a server works on a call, and the one that goes on after it.
 
-use super::until;
+use super::questions::asking_server;
+use super::{questions, until};
 use crate::support::cli::Up;
 use crate::support::mcp_server::{McpReply, McpTestServer, STATELESS, text_tool};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A process whose agent `buyer` calls a tool of the shop; returns it with the job.
+fn start(server: &McpTestServer, tool: &str, settings: &[&str]) -> (Up, String) {
+    let hosts = format!("http_client.allow_hosts=127.0.0.1:{}", server.port);
+    let up = Up::start_with(&[&[hosts.as_str(), "http_client.allow_private=true"], settings].concat());
+    let call = format!("calls = [{{ tool = \"shop__{tool}\", arguments = {{ q = \"tea\" }} }}]");
+    let late: String = ["outcome unknown", "found it", "accept", "cancel"]
+        .map(|text| format!("[[rule]]\nwhen = {{ text = \"{text}\" }}\nthen = {{ text = \"later: {text}\" }}\n\n"))
+        .concat();
+    let rules = format!(
+        "[[rule]]\nwhen = {{ turn = 1 }}\nthen = {{ {call} }}\n\n{late}[[rule]]\nthen = {{ text = \"told: {{{{tool_result}}}}\" }}\n"
+    );
+    up.file("buyer.rules", &rules);
+    let url = server.url();
+    let agent = format!(
+        "model = {{ provider = \"scripted\", name = \"buyer.rules\" }}\ndefaultTools = false\ntools = [\"v/ops/mcp/shop/*\"]\nmcp = [{{ name = \"shop\", url = \"{url}\", timeout = 60 }}]\n"
+    );
+    up.file("buyer.toml", &agent);
+    up.run(&["agent", "apply", "buyer.toml"]).ok();
+    let submitted = up.run(&["submit", "buyer", "go"]).ok();
+    let job = submitted.lines().last().unwrap().trim().to_owned();
+    (up, job)
+}
+
+/// Kills the process, and starts another.
+fn kill(up: &mut Up) {
+    up.process.signal("KILL");
+    up.process.ended();
+    up.start_again();
+}
+
+/// The end of a job.
+fn wait(up: &Up, job: &str) -> Value {
+    serde_json::from_str(&up.run(&["job", "wait", job, "--output", "json"]).ok()).unwrap()
+}
+
+/// The open approval, once there is one.
+async fn question(up: &Up) -> Value {
+    for _ in 0..200 {
+        let listed = up.run(&["approvals", "--output", "ndjson"]).ok();
+        if let Some(line) = listed.lines().find(|line| line.starts_with('{')) {
+            return serde_json::from_str(line).unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("expected a question");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_a_person_is_asked_loses_neither_question_nor_answer() {
+    let server =
+        asking_server(json!({"q": questions::form("Size?", &json!({"size": {"type": "string"}}), &["size"])})).await;
+    let (mut up, job) = start(&server, "pay", &[]);
+    let asked = question(&up).await;
+    kill(&mut up);
+    assert_eq!(question(&up).await["id"], asked["id"], "the question is still there, and is the same");
+    let id = asked["id"].as_str().unwrap();
+    up.run(&["answer", id, "size=L"]).ok();
+    let ended = wait(&up, &job);
+    assert!(ended.to_string().contains("accept"), "{ended}");
+    let calls = server.asked("tools/call");
+    assert_eq!(calls.len(), 2, "it was made once before the question, and once with the answer");
+    assert_eq!(calls[1].params()["inputResponses"]["q"]["content"]["size"], "L");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_the_answer_is_sent_repeats_only_what_may_be_repeated() {
+    for (tool, made, part) in [("pay", 2, "outcome unknown"), ("search", 3, "found it")] {
+        let calls = AtomicUsize::new(0);
+        let server = McpTestServer::start(STATELESS, questions::tools(), move |asked| {
+            let asks = json!({"q": questions::form("Go on?", &json!({}), &[])});
+            (asked.method() == "tools/call").then(|| match calls.fetch_add(1, Ordering::SeqCst) {
+                0 => McpReply::Result(json!({"resultType": "input_required", "inputRequests": asks})),
+                1 => McpReply::Hang,
+                _ => McpReply::Result(json!({"content": [{"type": "text", "text": "found it"}]})),
+            })
+        })
+        .await;
+        let (mut up, job) = start(&server, tool, &["worker.lease=3s"]);
+        let asked = question(&up).await;
+        up.run(&["answer", asked["id"].as_str().unwrap(), "confirm=yes"]).ok();
+        until("the call with the answer", || server.asked("tools/call").len() == 2).await;
+        kill(&mut up);
+        let ended = wait(&up, &job);
+        assert!(ended.to_string().contains(part), "{tool}: {ended}");
+        assert_eq!(server.asked("tools/call").len(), made, "{tool}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_nobody_answers_is_put_away() {
+    let server = asking_server(json!({"q": questions::form("Go on?", &json!({}), &[])})).await;
+    let (up, job) = start(&server, "pay", &["worker.approval_time=1s"]);
+    let ended = wait(&up, &job);
+    assert!(ended.to_string().contains("cancel"), "{ended}");
+    assert_eq!(server.asked("tools/call")[1].params()["inputResponses"], json!({"q": {"action": "cancel"}}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_while_a_task_runs_costs_nothing() {
+    let looks = AtomicUsize::new(0);
+    let server = McpTestServer::start(STATELESS, questions::tools(), move |asked| {
+        let task = |status: &str| json!({"taskId": "t-1", "status": status, "pollIntervalMs": 500});
+        let mut answer = match asked.method() {
+            "tools/call" => task("working"),
+            "tasks/get" if looks.fetch_add(1, Ordering::SeqCst) < 6 => task("working"),
+            "tasks/get" => task("completed"),
+            _ => return None,
+        };
+        answer["resultType"] = if asked.method() == "tools/call" { "task" } else { "complete" }.into();
+        answer["result"] = json!({"content": [{"type": "text", "text": "found it"}]});
+        Some(McpReply::Result(answer))
+    })
+    .await;
+    let (mut up, job) = start(&server, "pay", &["worker.lease=3s"]);
+    until("a look", || !server.asked("tasks/get").is_empty()).await;
+    kill(&mut up);
+    let ended = wait(&up, &job);
+    assert!(ended.to_string().contains("found it"), "{ended}");
+    assert_eq!(server.asked("tools/call").len(), 1, "it was made once");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_during_a_call_repeats_only_what_may_be_repeated() {
@@ -18,26 +141,10 @@ async fn a_kill_during_a_call_repeats_only_what_may_be_repeated() {
             is_call.then(|| if is_first { McpReply::Hang } else { McpReply::Result(found) })
         })
         .await;
-        let hosts = format!("http_client.allow_hosts=127.0.0.1:{}", server.port);
-        let mut up = Up::start_with(&[&hosts, "http_client.allow_private=true"]);
-        let rules = format!(
-            "[[rule]]\nwhen = {{ turn = 1 }}\nthen = {{ calls = [{{ tool = \"shop__{tool}\", arguments = {{ q = \"tea\" }} }}] }}\n\n[[rule]]\nthen = {{ text = \"told: {{{{tool_result}}}}\" }}\n"
-        );
-        up.file("buyer.rules", &rules);
-        let url = server.url();
-        let agent = format!(
-            "model = {{ provider = \"scripted\", name = \"buyer.rules\" }}\ndefaultTools = false\ntools = [\"v/ops/mcp/shop/*\"]\nmcp = [{{ name = \"shop\", url = \"{url}\", timeout = 60 }}]\n"
-        );
-        up.file("buyer.toml", &agent);
-        up.run(&["agent", "apply", "buyer.toml"]).ok();
-        let submitted = up.run(&["submit", "buyer", "go"]).ok();
-        let job = submitted.lines().last().unwrap().trim().to_owned();
+        let (mut up, job) = start(&server, tool, &[]);
         until("the call", || !server.asked("tools/call").is_empty()).await;
-        up.process.signal("KILL");
-        up.process.ended();
-        up.start_again();
-        let ended = up.run(&["job", "wait", &job, "--output", "json"]).ok();
-        let ended: Value = serde_json::from_str(&ended).unwrap();
+        kill(&mut up);
+        let ended = wait(&up, &job);
         assert!(ended.to_string().contains(part), "{tool}: {ended}");
         assert_eq!(server.asked("tools/call").len(), made, "{tool}");
         let shown = up.run(&["mcp", "server", "shop", "--agent", "buyer"]).ok();

@@ -6,8 +6,10 @@ mod changes;
 mod configuration;
 mod conformance;
 mod killed;
+mod late_tasks;
 mod marks;
 mod programs;
+mod questions;
 mod sdk_servers;
 mod sessions;
 

@@ -109,3 +109,54 @@ then = { text = "told: {{tool_result}}" }
     assert_eq!(site.outcomes(&job).await[0], ["ok", "ok", "ok", "ok"], "{}", told(&job));
     assert!(told(&job).contains("Steps: 6"), "{}", told(&job));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_servers_task_is_waited_for() {
+    const RULES: &str = r#"
+[[rule]]
+when = { turn = 1 }
+then = { calls = [{ tool = "shop__simulate-research-query", arguments = { topic = "tea", ambiguous = true } }] }
+
+[[rule]]
+when = { text = "Research Report" }
+then = { text = "told: the report" }
+
+[[rule]]
+then = { text = "told: {{tool_result}}" }
+"#;
+    let Some(node) = installed("venv-mcp/bin/node") else { return };
+    let Some(script) = installed("mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js") else {
+        return;
+    };
+    let port = port::lasting();
+    let mut command = Command::new(node);
+    command.arg(script).arg("streamableHttp").env("PORT", port.to_string());
+    let _server = ServerProcess::start(&mut command, port).await;
+    let site = ClientSite::with_rules(RULES).await;
+    site.venue.agent("clerk", shop_agent(&format!("http://127.0.0.1:{port}/mcp"), json!({"timeout": 10}))).await;
+    let job = site.venue.run("clerk", "t1", json!("go")).await;
+    assert_eq!(told(&job), "told: the report");
+    assert_eq!(site.outcomes(&job).await, [vec!["ok"], vec![]], "the tool is called once, as a task");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_sdks_server_asks_a_person() {
+    let Some(python) = installed("venv-mcp/bin/python") else { return };
+    let port = port::lasting();
+    let script = Path::new(ROOT).join("tests/clients/mcp_asking_shop.py");
+    let _server = ServerProcess::start(Command::new(python).arg(script).arg(port.to_string()), port).await;
+    for (verb, more, part) in [
+        ("answer", json!({"answers": {"size": "L", "copies": "2"}}), "2 of tea in L"),
+        ("reject", json!({}), "declined"),
+    ] {
+        let site = ClientSite::new().await;
+        let config = shop_agent(&format!("http://127.0.0.1:{port}/mcp"), json!({"timeout": 20}));
+        site.venue.agent("payer", config).await;
+        let job = site.start("payer").await;
+        let question = site.question().await;
+        assert!(question["questions"]["title"].as_str().unwrap().ends_with("Which tea?"), "{question}");
+        site.decide(verb, &question, more).await.unwrap();
+        let said = site.late_result(&job).await;
+        assert!(said.contains(part), "{said}");
+    }
+}

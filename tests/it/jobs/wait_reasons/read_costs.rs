@@ -7,6 +7,7 @@ use crate::support::watched_store::{Watch, Watched};
 use crate::workers::turn_costs::counting_layers::{CountedBus, CountedStore};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::Bus;
@@ -62,7 +63,7 @@ async fn venue() -> Looked {
 fn approval(venue: &TestVenue, call: u32, answered: bool) -> Approval {
     let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
     let place = CallPlace { owner: &venue.owner, session: &session, turn: 1, call, start: None };
-    let subject = ApprovalSubject::Questions { title: "t".into(), asks: Vec::new() };
+    let subject = ApprovalSubject::Questions { title: "t".into(), asks: Vec::new(), rules: BTreeMap::new() };
     let now = venue.venue.now();
     let asked = Approval::new(&venue.venue.key, place, "ask", subject, now, now.plus(Duration::from_hours(1)));
     let answer = answered.then(|| ApprovalAnswer {
