@@ -4,6 +4,7 @@ mod a2a;
 mod declared;
 mod http;
 mod mcp;
+mod mcp_login;
 mod notifications;
 pub mod pipeline;
 mod places;
@@ -23,6 +24,7 @@ pub use self::mcp::{
     MCP_MESSAGE_BYTES, MCP_NAME_CHARS, MCP_PARAM_HEADER_BYTES, MCP_PARAM_HEADERS, MCP_PATTERNS, MCP_PIN_BYTES,
     MCP_SERVERS, MCP_SESSION_ID_BYTES, MCP_STREAM_BYTES, MCP_STREAM_MESSAGES, MCP_TOOL_NAME_BYTES, MCP_URL_BYTES,
 };
+pub use self::mcp_login::*;
 pub use self::notifications::*;
 pub use self::places::*;
 pub use self::published::{
