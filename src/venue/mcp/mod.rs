@@ -6,9 +6,11 @@
 //!                  tools/list, in the background
 //! ```
 
+mod login;
 mod pins;
 mod prepare;
 mod review;
 mod tool;
 
+pub(crate) use login::{LoginAnswer, begin_login, finish_login, logout};
 pub(crate) use review::{approve, find_server, list_servers, list_tools, refresh, show_server};

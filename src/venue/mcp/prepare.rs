@@ -1,7 +1,8 @@
 //! Servers as places that a person approves: what they list, and the operations of their approved tools.
 
+use super::login::login_tools;
 use super::pins;
-use super::tool::ServerTool;
+use super::tool::{ServerTool, ToolFacts};
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::lattice::catalog::SourceName;
@@ -75,6 +76,7 @@ impl PinnedPlace for McpEndpoint {
     async fn ask(venue: &Venue, key: &PlaceKey, known: &KnownPlace<Self>) -> Result<McpPin, OpError> {
         let headers = resolve_headers(&known.endpoint, &*venue.store, &venue.secrets, &key.keeper()).await?;
         let peer = venue.catalog.mcp.peer(&known.endpoint, &venue.catalog.hosts, headers, None);
+        let peer = peer.with_login(login_tools(venue), key.clone()).await?;
         let listing = list_tools(&peer).await?;
         let pin = pins::compare(venue, key, known, &listing).await?;
         for change in pin.pending_changes() {
@@ -90,17 +92,18 @@ impl PinnedPlace for McpEndpoint {
     fn operations(
         _venue: &Venue,
         source: &SourceName,
-        _key: &PlaceKey,
+        key: &PlaceKey,
         known: &KnownPlace<Self>,
         pin: &McpPin,
     ) -> Option<(Vec<RuntimeOperation>, Vec<SkippedTool>)> {
-        Some(operations(source, &known.endpoint, pin))
+        Some(operations(source, key, &known.endpoint, pin))
     }
 }
 
 /// Returns the operations of a server's approved tools, and the tools that can't be operations.
 fn operations(
     source: &SourceName,
+    key: &PlaceKey,
     endpoint: &Arc<McpEndpoint>,
     pin: &McpPin,
 ) -> (Vec<RuntimeOperation>, Vec<SkippedTool>) {
@@ -109,7 +112,8 @@ fn operations(
         pin.pending_changes().iter().map(|change| (change.name().to_owned(), change.kind())).collect();
     let (mut found, mut skipped, mut names) = (Vec::new(), Vec::new(), BTreeSet::new());
     for definition in pin.tools.iter().filter(|tool| settings.allows(&tool.name)) {
-        let operation = operation(endpoint, definition, changed.get(&definition.name).copied());
+        let change = changed.get(&definition.name).copied();
+        let operation = operation(endpoint, definition, ToolFacts { declared_by: key.agent.clone(), change });
         if found.len() == PUBLISHED_PER_SOURCE {
             skipped.push(SkippedTool::new(&definition.name, &format!("expected at most {PUBLISHED_PER_SOURCE} tools")));
         } else if let Err(rule) = check_runtime_operation(source, &operation) {
@@ -124,18 +128,14 @@ fn operations(
     (found, skipped)
 }
 
-fn operation(
-    endpoint: &Arc<McpEndpoint>,
-    definition: &ToolDefinition,
-    change: Option<&'static str>,
-) -> RuntimeOperation {
+fn operation(endpoint: &Arc<McpEndpoint>, definition: &ToolDefinition, facts: ToolFacts) -> RuntimeOperation {
     let settings = endpoint.settings();
     let effect = match definition.effect(settings) {
         ToolEffect::Read => Effect::Read,
         ToolEffect::Repeatable => Effect::Idempotent,
         ToolEffect::Once => Effect::Once,
     };
-    let tool = ServerTool::new(Arc::clone(endpoint), definition.clone(), change);
+    let tool = ServerTool::new(Arc::clone(endpoint), definition.clone(), facts);
     RuntimeOperation {
         name: settings.name.operation_name(&definition.name),
         description: definition.description.clone().or_else(|| definition.title.clone()).unwrap_or_default(),

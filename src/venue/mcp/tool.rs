@@ -1,8 +1,10 @@
 //! One tool of a server as an operation: its call over the wire, and its result.
 
+use super::login::login_tools;
 use crate::domain::asset::AssetForm;
 use crate::domain::authority::ResourcePath;
 use crate::domain::call::SentMarks;
+use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MEDIA, MCP_MESSAGE_BYTES};
 use crate::domain::mcp::definition::{ToolDefinition, ToolEffect};
@@ -27,17 +29,28 @@ pub(super) struct ServerTool {
     definition: ToolDefinition,
     params: Vec<ParamHeader>,
     is_repeatable: bool,
+    /// Agent that has declared the server; `None` for one of the venue.
+    declared_by: Option<AgentId>,
     /// How its server has changed it since it was approved.
     change: Option<&'static str>,
 }
 
+/// What is known of a tool besides its approved definition.
+pub(super) struct ToolFacts {
+    /// Agent that has declared the server; `None` for one of the venue.
+    pub(super) declared_by: Option<AgentId>,
+    /// How its server has changed it since it was approved.
+    pub(super) change: Option<&'static str>,
+}
+
 impl ServerTool {
     /// Makes a tool of an approved definition.
-    pub(super) fn new(endpoint: Arc<McpEndpoint>, definition: ToolDefinition, change: Option<&'static str>) -> Self {
+    pub(super) fn new(endpoint: Arc<McpEndpoint>, definition: ToolDefinition, facts: ToolFacts) -> Self {
         // A definition with illegal headers is in no list.
         let params = param_headers(&definition.input_schema).unwrap_or_default();
         let is_repeatable = definition.effect(endpoint.settings()) != ToolEffect::Once;
-        Self { endpoint, definition, params, is_repeatable, change }
+        let ToolFacts { declared_by, change } = facts;
+        Self { endpoint, definition, params, is_repeatable, declared_by, change }
     }
 
     /// Refuses a call of a tool that its server has changed.
@@ -79,6 +92,8 @@ impl ServerTool {
             Site::Api { .. } => None,
         };
         let peer = venue.catalog.mcp.peer(&self.endpoint, &venue.catalog.hosts, headers, turn);
+        let key = self.endpoint.place_key(owner, self.declared_by.as_ref());
+        let peer = peer.with_login(login_tools(venue), key).await?;
         let marks = self.note_marks(call, &peer.headers);
         let limit = call.time_limit();
         let patience = Duration::from_secs(self.endpoint.settings().timeout.unwrap_or(MCP_CALL_SECONDS)).min(limit);

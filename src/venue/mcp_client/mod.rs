@@ -16,6 +16,7 @@ mod endpoint;
 mod error;
 mod exchange;
 mod list;
+mod login;
 mod peer;
 mod program;
 mod servers;

@@ -9,6 +9,7 @@ use crate::domain::chat::HeaderText;
 use crate::domain::mcp::message::{McpRequest, cancelled_notice};
 use crate::domain::mcp::revision::{EraHint, ProtocolEra, RevisionChoice};
 use crate::domain::secret::{Mask, PlainSecret};
+use crate::venue::mcp_login::PeerLogin;
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::send::HttpSender;
 use reqwest::header::HeaderMap;
@@ -26,6 +27,8 @@ pub(crate) struct McpPeer<'a> {
     pub(crate) headers: HeaderMap,
     /// The turn that asks; `None` for a request outside turns, which has a session of its own.
     pub(crate) turn: Option<SessionOwner>,
+    /// Login whose token goes with the headers; `None` where the configuration has a credential.
+    pub(super) login: Option<PeerLogin<'a>>,
     pub(super) sessions: &'a SessionTable,
 }
 
@@ -41,11 +44,18 @@ impl McpPeer<'_> {
                 mask.add(name, &value);
             }
         }
+        if let Some(login) = &self.login {
+            login.add_to_mask(&mut mask);
+        }
         mask
     }
 
-    /// Sends a request. `departure` says afterwards whether it may have left.
-    pub(crate) async fn ask(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
+    /// Sends a request with the headers as they are. `departure` says afterwards whether it may have left.
+    pub(super) async fn ask_with_headers(
+        &self,
+        call: &PeerCall<'_>,
+        departure: &Departure,
+    ) -> Result<Exchanged, McpFailure> {
         if let Some(program) = self.endpoint.program() {
             return program.ask(call, self.endpoint.settings().revision, departure).await;
         }
