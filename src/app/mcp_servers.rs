@@ -4,6 +4,7 @@ use super::key_variables::{KeyVariable, KeyVariableError};
 use super::{AppError, Role};
 use crate::config::{Config, VenueMcpServer};
 use crate::venue::mcp_client::{McpEndpoint, McpEndpointError, McpProgram, McpServers, VenueServer};
+use crate::venue::mcp_login::ClientKey;
 use crate::venue::outbound::HttpPolicy;
 use std::sync::Arc;
 
@@ -35,17 +36,23 @@ pub(super) fn open_servers(config: &Config, role: Role, policy: &HttpPolicy) -> 
         let opened = if given.command.is_empty() { server(given, policy) } else { program(given, may_start) };
         opened.map_err(|problem| AppError::McpServer { name, problem })
     });
-    Ok(McpServers::new(opened.collect::<Result<Vec<_>, _>>()?))
+    let servers = McpServers::new(opened.collect::<Result<Vec<_>, _>>()?);
+    Ok(servers.with_public_url(config.http.public.as_deref()))
 }
 
 fn server(given: &VenueMcpServer, policy: &HttpPolicy) -> Result<VenueServer, McpServerProblem> {
-    let VenueMcpServer { server, key_env, header, prefix, .. } = given;
+    let VenueMcpServer { server, key_env, header, prefix, client_secret_env, private_key_env, .. } = given;
     let key = |variable| KeyVariable { variable, header, prefix, shown: server.name.as_str() }.read();
     let credential = key_env.as_deref().map(key).transpose()?;
+    let client_key = match (client_secret_env.as_deref(), private_key_env.as_deref()) {
+        (Some(variable), _) => Some(ClientKey::Secret(key(variable)?.value)),
+        (None, Some(variable)) => Some(ClientKey::Private(key(variable)?.value)),
+        (None, None) => None,
+    };
     let policy = HttpPolicy { allow_private: given.allow_private, ..policy.clone() };
     let endpoint = McpEndpoint::of_venue(given.server.clone(), policy, credential.as_ref())?;
     let is_shared = given.server.secrets().next().is_none();
-    Ok(VenueServer { endpoint: Arc::new(endpoint), is_shared })
+    Ok(VenueServer { endpoint: Arc::new(endpoint.with_client_key(client_key)), is_shared })
 }
 
 /// Makes a server that is a program. A process that may not start it needs no variables for it.

@@ -1,12 +1,15 @@
-//! `trellis mcp servers|server|refresh|approve`: the servers whose tools agents use, and approval of their changes.
+//! `trellis mcp servers|server|refresh|approve|login|logout`: the servers whose tools agents use, and approval of their changes.
 
 use super::CliContext;
 use super::client::{Client, ServerArgs};
 use super::escape::{cell, escape_data};
 use super::exit::{Exit, Failure};
+use super::mcp_login::{self, describe_life};
+use super::named_place::NamedPlaceArgs;
 use super::output::CommandOutput;
+use crate::view::mcp_login::McpLoginView;
 use crate::view::mcp_server::{McpDifferenceView, McpServerDetailView, McpServersView};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::Serialize;
 
 /// What people do with the servers whose tools agents use.
@@ -37,19 +40,12 @@ pub(crate) enum McpServersCommand {
         /// Hash of the change, as `trellis mcp server` shows it
         change: String,
     },
-}
-
-/// A place elsewhere, a server or an agent, that a command names.
-#[derive(Debug, Args)]
-pub(crate) struct NamedPlaceArgs {
-    /// Name of the server, or of the agent elsewhere
-    pub(crate) name: String,
-    /// Agent that declares it; without it one of the venue
-    #[arg(long, value_name = "AGENT")]
-    pub(crate) agent: Option<String>,
-    /// Which server to ask, and for whom
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    /// Log in at a server in a browser on this machine
+    #[command(after_help = "Example:\n  trellis mcp login github --agent helper")]
+    Login(NamedPlaceArgs),
+    /// Log out of a server: its tokens are deleted
+    #[command(after_help = "Example:\n  trellis mcp logout github --agent helper")]
+    Logout(NamedPlaceArgs),
 }
 
 /// Arguments of the operations `v/ops/mcp/*`.
@@ -76,6 +72,8 @@ impl McpServersCommand {
             Self::Approve { place: NamedPlaceArgs { name, agent, server }, change } => {
                 ("v/ops/mcp/approve", Some(name), agent, Some(change), server)
             }
+            Self::Login(place) => return mcp_login::login(context, place).await,
+            Self::Logout(place) => return mcp_login::logout(context, place).await,
         };
         let request = ServerRequest {
             server: name.map(String::as_str),
@@ -103,10 +101,16 @@ fn list(out: CommandOutput, servers: &McpServersView) -> String {
                 (None, changed) => format!("{changed} changes wait for approval"),
             };
             let agent = server.agent.as_deref().unwrap_or("the venue");
-            vec![server.name.clone(), agent.to_owned(), server.tools.to_string(), state]
+            let login = server.login.as_ref().map_or_else(|| "-".to_owned(), describe_login);
+            vec![server.name.clone(), agent.to_owned(), server.tools.to_string(), login, state]
         })
         .collect();
-    out.table(&["SERVER", "OF", "TOOLS", "STATE"], &rows)
+    out.table(&["SERVER", "OF", "TOOLS", "LOGIN", "STATE"], &rows)
+}
+
+/// Returns who has logged in, and until when.
+fn describe_login(login: &McpLoginView) -> String {
+    format!("{}, {}", cell(&login.by), describe_life(login))
 }
 
 fn describe(out: CommandOutput, detail: &McpServerDetailView) -> String {
@@ -114,6 +118,12 @@ fn describe(out: CommandOutput, detail: &McpServerDetailView) -> String {
     if let Some(by) = &detail.server.approved_by {
         text.push_str("\napproved by: ");
         text.push_str(&cell(by));
+    }
+    if let Some(login) = &detail.server.login {
+        text.push_str("\nlogged in at ");
+        text.push_str(&escape_data(&login.issuer));
+        text.push_str(": ");
+        text.push_str(&describe_login(login));
     }
     if let Some(reason) = &detail.server.failure {
         text.push_str("\ncan't be asked: ");

@@ -4,6 +4,7 @@ mod a2a;
 mod declared;
 mod http;
 mod mcp;
+mod mcp_login;
 mod notifications;
 pub mod pipeline;
 mod places;
@@ -26,6 +27,7 @@ pub use self::mcp::{
     MCP_STREAM_BYTES, MCP_STREAM_MESSAGES, MCP_TASK_ID_BYTES, MCP_TASK_RETRY_PAUSES, MCP_TOOL_NAME_BYTES,
     MCP_URL_BYTES,
 };
+pub use self::mcp_login::*;
 pub use self::notifications::*;
 pub use self::places::*;
 pub use self::published::{

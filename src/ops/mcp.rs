@@ -5,7 +5,8 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::mcp::name::{GROUP, ServerName, TOOLS_CALL, TOOLS_CALL_ALIAS};
-use crate::venue::mcp::{self, find_server};
+use crate::domain::secret::PlainSecret;
+use crate::venue::mcp::{self, LoginAnswer, find_server};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,6 +25,9 @@ pub fn operations() -> Vec<RegisteredOperation> {
         operation::<CallTool>(),
         operation::<RefreshServer>(),
         operation::<ApproveChange>(),
+        operation::<BeginLogin>(),
+        operation::<FinishLogin>(),
+        operation::<Logout>(),
     ]
 }
 
@@ -180,5 +184,110 @@ impl Operation for ApproveChange {
             call.require_operator::<Self>(", where all owners share the server")?;
         }
         Ok(OpOutput::of(&mcp::approve(call.venue, &found, &self.change, &call.caller.name).await?))
+    }
+}
+
+/// Begin a login at a server of the Model Context Protocol: returns the page that a person opens. `trellis mcp login` does
+/// this, waits for the answer and ends the login with it.
+#[derive(Deserialize, JsonSchema)]
+struct BeginLogin {
+    #[schemars(with = "String")]
+    server: ServerName,
+    /// agent that declares it; absent: a server of the venue
+    agent: Option<AgentId>,
+    /// page of the person's own machine to which the login comes back: `http://127.0.0.1:PORT/callback`
+    redirect: String,
+}
+
+/// Returns what a caller needs to log in at a server.
+fn login_needs(server: &ServerName, agent: Option<&AgentId>) -> Vec<Need> {
+    needs_at("mcp/login", server_place(server), agent)
+}
+
+impl Operation for BeginLogin {
+    const PATH: &'static str = "v/ops/mcp/login";
+    const EFFECT: Effect = Effect::Once;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(login_needs(&self.server, self.agent.as_ref()))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.refuse_agents::<Self>("people")?;
+        let (venue, owner) = (call.venue, &call.caller.owner);
+        let found = find_server(venue, owner, self.agent.as_ref(), &self.server).await?;
+        if found.is_shared() {
+            call.require_operator::<Self>(SHARED)?;
+        }
+        Ok(OpOutput::of(&mcp::begin_login(venue, &found, owner, &self.redirect).await?))
+    }
+}
+
+/// Why only operators log in at some servers.
+const SHARED: &str = ", where all owners share the server";
+
+/// End a login at a server of the Model Context Protocol with the answer of its login server, which counts once.
+#[derive(Deserialize, JsonSchema)]
+struct FinishLogin {
+    #[schemars(with = "String")]
+    server: ServerName,
+    /// agent that declares it; absent: a server of the venue
+    agent: Option<AgentId>,
+    /// `state` of the answer
+    state: String,
+    /// `code` of the answer; absent with an `error`
+    #[schemars(with = "Option<String>", extend("writeOnly" = true))]
+    code: Option<PlainSecret>,
+    /// `iss` of the answer
+    iss: Option<String>,
+    /// `error` and `error_description` of the answer
+    error: Option<String>,
+}
+
+impl Operation for FinishLogin {
+    const PATH: &'static str = "v/ops/mcp/login-finish";
+    const EFFECT: Effect = Effect::Once;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(login_needs(&self.server, self.agent.as_ref()))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.refuse_agents::<Self>("people")?;
+        let Self { server, agent, state, code, iss, error } = self;
+        let (venue, owner) = (call.venue, &call.caller.owner);
+        let found = find_server(venue, owner, agent.as_ref(), &server).await?;
+        if found.is_shared() {
+            call.require_operator::<Self>(SHARED)?;
+        }
+        let answer = LoginAnswer { state, code, iss, error };
+        Ok(OpOutput::of(&mcp::finish_login(venue, &found, owner, &call.caller.name, &answer).await?))
+    }
+}
+
+/// End the login at a server of the Model Context Protocol: its tokens are deleted here.
+#[derive(Deserialize, JsonSchema)]
+struct Logout {
+    #[schemars(with = "String")]
+    server: ServerName,
+    /// agent that declares it; absent: a server of the venue
+    agent: Option<AgentId>,
+}
+
+impl Operation for Logout {
+    const PATH: &'static str = "v/ops/mcp/logout";
+    const EFFECT: Effect = Effect::Idempotent;
+
+    fn needs(&self) -> Result<Vec<Need>, OpError> {
+        Ok(login_needs(&self.server, self.agent.as_ref()))
+    }
+
+    async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
+        call.refuse_agents::<Self>("people")?;
+        let found = find_server(call.venue, &call.caller.owner, self.agent.as_ref(), &self.server).await?;
+        if found.is_shared() {
+            call.require_operator::<Self>(SHARED)?;
+        }
+        Ok(OpOutput::of(&mcp::logout(call.venue, &found).await?))
     }
 }

@@ -14,6 +14,7 @@ pub mod outbound;
 pub mod places;
 mod pinned;
 pub mod mcp_client;
+pub mod mcp_login;
 pub mod mcp;
 pub mod a2a_client;
 pub mod a2a_agents;

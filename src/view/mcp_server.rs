@@ -1,5 +1,6 @@
 //! Answers about the servers of the Model Context Protocol whose tools agents use.
 
+use super::mcp_login::McpLoginView;
 use crate::domain::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,9 @@ pub struct McpServerView {
     /// Why this process could not ask the server last; absent if it could.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Login there; absent if nobody has logged in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<McpLoginView>,
 }
 
 /// The servers that an owner's agents may use.

@@ -18,6 +18,7 @@ pub mod job_list;
 pub mod lattice;
 pub mod ledger;
 pub mod mcp;
+pub mod mcp_login;
 pub mod mcp_server;
 pub mod notification;
 pub mod remote_agent;

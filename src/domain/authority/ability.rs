@@ -8,7 +8,7 @@ use crate::visible::quote_foreign;
 pub const INVOKE: &str = "invoke";
 
 /// Every ability that an operation, a route or a resource asks for; a test compares it with the code.
-pub const ABILITIES: [&str; 58] = [
+pub const ABILITIES: [&str; 59] = [
     "a2a/approve",
     "agent/create",
     "agent/delete",
@@ -41,6 +41,7 @@ pub const ABILITIES: [&str; 58] = [
     "job/resume",
     "job/settle",
     "mcp/approve",
+    "mcp/login",
     "policy/approvals",
     "policy/restore",
     "policy/revoke",

@@ -6,6 +6,7 @@
 //! | [`server`] | which settings of a server are legal |
 //! | [`name`] | path and name of each tool |
 //! | [`revision`] | which revision is spoken, and when the other one is tried |
+//! | [`oauth`] | how a login goes: what servers say of it, what is asked for, what is kept |
 //! | [`message`] | the requests, and which message answers one |
 //! | [`stream`] | where a message of a stream ends |
 //! | [`definition`] | which definitions of tools can be used |
@@ -21,6 +22,7 @@ pub mod header;
 pub mod input;
 pub mod message;
 pub mod name;
+pub mod oauth;
 pub mod pending;
 pub mod pin;
 pub mod result;

@@ -10,6 +10,7 @@ use crate::limits::{
     MCP_URL_BYTES,
 };
 use crate::mcp::name::ServerName;
+use crate::mcp::oauth::settings::{LoginSettings, LoginSettingsError};
 use crate::mcp::revision::RevisionChoice;
 use crate::visible::quote_foreign;
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,9 @@ pub struct McpServer {
     /// Headers of each request: texts, or values of the owner's secrets.
     #[serde(default, skip_serializing_if = "ModelHeaders::is_empty")]
     pub headers: ModelHeaders,
+    /// How a token for the server is got, where more is known than the server says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Box<LoginSettings>>,
     /// Names of the tools that may be used, `*` for any text; absent = all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
@@ -92,6 +96,9 @@ pub enum McpServerError {
         /// Name of the header.
         name: String,
     },
+    /// The settings of its login break a rule.
+    #[error(transparent)]
+    Login(#[from] LoginSettingsError),
     /// A list of tools is too long, or an entry of it is no name.
     #[error(
         "`{key}`: expected at most {MCP_PATTERNS} names of tools, each of 1 to {MCP_TOOL_NAME_BYTES} bytes on one line; `*` stands for any text"
@@ -161,6 +168,7 @@ impl McpServer {
             name,
             url: url.into(),
             headers: ModelHeaders::new(),
+            auth: None,
             tools: None,
             revision: RevisionChoice::Auto,
             timeout: None,
@@ -177,11 +185,18 @@ impl McpServer {
 
     /// Checks the settings of an agent, or of a venue's server with a URL, beyond their types.
     pub fn check(&self) -> Result<(), McpServerError> {
-        if !is_callable(&self.url) {
-            return Err(McpServerError::Url);
-        }
         self.check_headers()?;
+        if let Some(auth) = &self.auth {
+            self.check_login_header()?;
+            auth.check()?;
+        }
         self.check_tools()
+    }
+
+    /// Refuses a header that a login sets.
+    pub fn check_login_header(&self) -> Result<(), LoginSettingsError> {
+        let is_set = self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+        if is_set { Err(LoginSettingsError::Header) } else { Ok(()) }
     }
 
     /// Checks the settings that are about tools.
@@ -202,7 +217,11 @@ impl McpServer {
         }
     }
 
-    fn check_headers(&self) -> Result<(), McpServerError> {
+    /// Checks the URL and the headers.
+    pub fn check_headers(&self) -> Result<(), McpServerError> {
+        if !is_callable(&self.url) {
+            return Err(McpServerError::Url);
+        }
         if self.headers.len() > MCP_HEADERS {
             return Err(McpServerError::Headers { found: self.headers.len() });
         }
@@ -223,9 +242,10 @@ impl McpServer {
         Ok(())
     }
 
-    /// Returns the secrets of the owner that its headers have.
+    /// Returns the secrets of the owner that its headers and its login have.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretName> {
-        self.headers.values().filter_map(HeaderText::secret)
+        let of_login = self.auth.iter().flat_map(|auth| auth.secrets());
+        self.headers.values().filter_map(HeaderText::secret).chain(of_login)
     }
 
     /// Whether a tool of the server may be used.
@@ -244,7 +264,10 @@ impl McpServer {
     /// Returns a hash of what decides who answers and with which rights: what was approved of one place counts for no
     /// other one.
     pub fn place_hash(&self) -> String {
-        let place = json!([self.url, self.headers]);
+        let place = match &self.auth {
+            None => json!([self.url, self.headers]),
+            Some(auth) => json!([self.url, self.headers, auth]),
+        };
         sha256_hex(&canonical(&place))
     }
 
@@ -347,6 +370,12 @@ mod tests {
             (json!({"name": "a", "url": url, "headers": {"Mcp-Param-X": "x"}}), Some("`headers.Mcp-Param-X`")),
             (json!({"name": "a", "url": url, "headers": {"MCP-Session-Id": "x"}}), Some("`headers.MCP-Session-Id`")),
             (json!({"name": "a", "url": url, "headers": {"X": "a\r\nb"}}), Some("`headers.X`: expected at most")),
+            (json!({"name": "a", "url": url, "auth": {"scopes": ["read"]}}), None),
+            (json!({"name": "a", "url": url, "auth": {"clientId": "c"}}), Some("`auth.clientId`: expected `issuer`")),
+            (
+                json!({"name": "a", "url": url, "auth": {}, "headers": {"authorization": "x"}}),
+                Some("expected either it or the header `Authorization`"),
+            ),
             (json!({"name": "a", "url": url, "headers": {"X": 1}}), Some("`headers.X`: not a legal value")),
             (json!({"name": "a", "url": url, "tools": []}), Some("`tools`: expected at least one name")),
             (json!({"name": "a", "url": url, "once": [""]}), Some("`once`: expected at most")),

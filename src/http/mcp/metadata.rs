@@ -1,6 +1,8 @@
 //! What a client finds out before it has a token: where the server is, and where tokens come from (RFC 9728).
 
 use super::client::supported_versions;
+use crate::domain::mcp::oauth::client::ClientMetadata;
+use crate::domain::mcp::oauth::location::client_metadata_url;
 use crate::http::Api;
 use crate::http::problem::Problem;
 use crate::view::mcp::{McpAddressView, McpEndpointView, ProtectedResourceView};
@@ -42,6 +44,14 @@ pub(in crate::http) async fn protected_resource(State(api): State<Api>) -> Resul
         resource_name: api.venue.name.clone(),
     };
     Ok(axum::Json(metadata).into_response())
+}
+
+/// `GET /client-metadata.json`: describes the venue as a client of login servers, which ask for it.
+pub(in crate::http) async fn client_metadata(State(api): State<Api>) -> Result<Response, Problem> {
+    let url = client_metadata_url(api.options.public_url());
+    let url =
+        url.ok_or_else(|| Problem::not_found("this venue has no public address (`http.public`) with `https://`"))?;
+    Ok(axum::Json(ClientMetadata::at_url(&api.venue.name, url)).into_response())
 }
 
 /// Adds the address of the metadata to the challenge of an answer 401.

@@ -30,4 +30,4 @@ mod tasks;
 mod tools;
 
 pub(super) use endpoint::post;
-pub(super) use metadata::{add_challenge, protected_resource, server_address};
+pub(super) use metadata::{add_challenge, client_metadata, protected_resource, server_address};

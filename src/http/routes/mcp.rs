@@ -2,6 +2,7 @@
 //! them; the API's description doesn't.
 
 use super::builders::route;
+use crate::domain::mcp::oauth::location::CLIENT_METADATA_PATH;
 use crate::http::route::{Route, RouteAccess, RouteSchema};
 use crate::http::{catalog, mcp};
 
@@ -19,6 +20,9 @@ pub(super) fn routes() -> Vec<Route> {
             .with_answer(200, "The answer, or a stream that ends with it.", RouteSchema::Map),
         metadata("/.well-known/oauth-protected-resource"),
         metadata("/.well-known/oauth-protected-resource/mcp"),
+        route("get", CLIENT_METADATA_PATH, RouteAccess::Public, mcp::client_metadata)
+            .with_summary("clientMetadata", "The venue as a client of the login servers of other servers.")
+            .with_answer(200, "The description.", RouteSchema::Map),
         route("get", "/.well-known/mcp", RouteAccess::Public, mcp::server_address)
             .with_summary("mcpAddress", "Where the server of the Model Context Protocol is, for Covia's clients.")
             .with_answer(200, "Its address.", RouteSchema::Map),

@@ -89,7 +89,7 @@ mod tests {
         let metadata_of_mcp = "/.well-known/oauth-protected-resource/mcp";
         let (mcp, card) = ("/.well-known/mcp", "/.well-known/agent-card.json");
         let of_agent = "/a2a/{tenant}/{user}/{agent}/.well-known/agent-card.json";
-        assert_eq!(open, [metadata, metadata_of_mcp, mcp, card, of_agent]);
+        assert_eq!(open, [metadata, metadata_of_mcp, "/client-metadata.json", mcp, card, of_agent]);
         assert_eq!(others.len(), mcp::routes().len() + a2a::routes().len());
         let rules = route_rules("POST", Some("/mcp"));
         assert_eq!((rules.access, rules.body, rules.reads), (RouteAccess::AnyCaller, BodyRule::Required, true));

@@ -46,6 +46,12 @@ pub(super) const MCP_SERVERS: FreeTable = FreeTable {
         "secret",
         "header",
         "prefix",
+        "login",
+        "issuer",
+        "client_id",
+        "client_secret_env",
+        "private_key_env",
+        "scopes",
     ],
     switches: &["allow_private"],
 };

@@ -375,6 +375,10 @@ pub struct VenueMcpServer {
     pub header: String,
     /// Text before the key in the header.
     pub prefix: String,
+    /// Environment variable with the secret of the venue's client at the login server.
+    pub client_secret_env: Option<String>,
+    /// Environment variable with the private key of that client.
+    pub private_key_env: Option<String>,
     /// Whether its address may be one that isn't public.
     pub allow_private: bool,
 }

@@ -10,6 +10,9 @@
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
 //! | `g/<agent>/mcp/<server>` | JSON of the approved tools of a server that the agent declares, see `domain::mcp::pin` | turns that first use it, people who approve a change | as the agent's other documents |
 //! | `mcp/<server>` | JSON of the approved tools of a server that the venue names; in the venue's own owner where all owners share it | turns that first use it, people who approve a change | for good |
+//! | `g/<agent>/mcp.login/<server>` | JSON of the login at a server that the agent declares, its tokens sealed, see `domain::mcp::oauth` | people who log in, workers that renew its token | until the logout, and as the agent's other documents |
+//! | `mcp.login/<server>` | the same of a server that the venue names; in the venue's own owner where all owners share it | people who log in, workers that renew its token | until the logout |
+//! | `mcp.begun/<hash of the state>` | JSON of a login that a person has begun | people who log in | until it ends; of those that don't the newest 16, until another begins 10 minutes later |
 //! | `g/<agent>/card/<name>` | JSON of the approved card of an agent elsewhere that the agent declares, see `domain::a2a::pin` | turns that first use it, people who approve a change | as the agent's other documents |
 //! | `card/<name>` | the same of one that the venue names; in the venue's own owner where all owners share it | turns that first use it, people who approve a change | for good |
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `venue::ledger::path_uses`; `<created>` is when the agent was created | the agent's removal | `retention.turns` after it |
@@ -106,7 +109,7 @@ pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use job_status::{decode_status, encode_paused, encode_status, status_before};
 pub use marks::*;
-pub use mcp::{MCP_PINS, agent_mcp_pins, mcp_pin};
+pub use mcp::{MCP_BEGUN_LOGINS, MCP_PINS, agent_mcp_pins, mcp_begun_login, mcp_login, mcp_pin};
 pub use notifications::{
     NOTIFICATIONS_DUE, NOTIFICATIONS_STATE, WEBHOOK_STATES, WEBHOOKS, notification_due, venue_webhook_state, webhook,
     webhook_state,

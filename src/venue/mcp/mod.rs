@@ -8,6 +8,7 @@
 //!
 //! A call that goes on after its turn is [a job](pending).
 
+mod login;
 mod output;
 mod pending;
 mod pins;
@@ -15,5 +16,6 @@ mod prepare;
 mod review;
 mod tool;
 
+pub(crate) use login::{LoginAnswer, begin_login, finish_login, logout};
 pub use pending::{is_pending_call, run, stop_cancelled};
 pub(crate) use review::{approve, find_server, list_servers, list_tools, refresh, show_server};

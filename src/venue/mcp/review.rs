@@ -1,5 +1,6 @@
 //! What people see of servers: their approved tools, a change that waits, and its approval.
 
+use super::login::find_login;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::mcp::definition::ToolEffect;
 use crate::domain::mcp::name::ServerName;
@@ -36,14 +37,20 @@ pub(crate) async fn list_servers(
     agent: Option<&AgentId>,
 ) -> Result<McpServersView, OpError> {
     let listed = pinned::list_places::<McpEndpoint>(venue, owner, agent).await?;
-    let items = listed.iter().map(|(server, pin)| summary(venue, server, pin.as_ref())).collect();
+    let mut items = Vec::with_capacity(listed.len());
+    for (server, pin) in &listed {
+        let login = find_login(venue, server).await?;
+        items.push(McpServerView { login, ..summary(venue, server, pin.as_ref()) });
+    }
     Ok(McpServersView { items })
 }
 
 /// Shows a server with its tools and the change that waits.
 pub(crate) async fn show_server(venue: &Venue, named: &NamedServer) -> Result<McpServerDetailView, OpError> {
     let pin = pinned::load::<McpEndpoint>(venue, &named.0.key, &named.0.settings).await?;
-    Ok(detail(venue, &named.0, pin.as_ref()))
+    let mut shown = detail(venue, &named.0, pin.as_ref());
+    shown.server.login = find_login(venue, &named.0).await?;
+    Ok(shown)
 }
 
 /// Lists the approved tools of a server with their schemas.
@@ -93,6 +100,7 @@ fn summary(venue: &Venue, server: &WantedServer, pin: Option<&McpPin>) -> McpSer
         approved_by: pin.map(|pin| pin.by.clone()),
         changed: pin.map_or(0, |pin| pin.pending_changes().len()),
         failure: known.and_then(|known| known.state().failure).map(|(_, reason)| reason),
+        login: None,
     }
 }
 

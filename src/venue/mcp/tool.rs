@@ -1,5 +1,6 @@
 //! One tool of a server as an operation: its call over the wire, and its result.
 
+use super::login::login_tools;
 use super::output::ResultReader;
 use super::pending;
 use crate::domain::call::SentMarks;
@@ -95,6 +96,8 @@ impl ServerTool {
             Site::Api { .. } => None,
         };
         let peer = venue.catalog.mcp.peer(&self.endpoint, &venue.catalog.hosts, headers, turn);
+        let key = self.endpoint.place_key(owner, self.declared_by.as_ref());
+        let peer = peer.with_login(login_tools(venue), key).await?;
         let marks = self.note_marks(call, &peer.headers);
         let limit = call.time_limit();
         let patience = Duration::from_secs(self.endpoint.settings().timeout.unwrap_or(MCP_CALL_SECONDS)).min(limit);

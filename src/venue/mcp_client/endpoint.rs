@@ -12,6 +12,7 @@ use crate::domain::mcp::server::McpServer;
 use crate::domain::secret::{Destination, Mask};
 use crate::store::Store;
 use crate::venue::failure::OpError;
+use crate::venue::mcp_login::ClientKey;
 use crate::venue::outbound::endpoint::{Credential, CredentialError};
 use crate::venue::outbound::owner_headers::{HeaderPlace, ResolvedHeaders};
 use crate::venue::outbound::send::HttpSender;
@@ -50,6 +51,8 @@ pub struct McpEndpoint {
     program: Option<ProgramServer>,
     /// The venue's own headers.
     headers: ResolvedHeaders,
+    /// Key of the venue's own client at the login server.
+    client_key: Option<ClientKey>,
     /// How the server is spoken to, once that is known.
     era: Mutex<Option<ProtocolEra>>,
     last_id: AtomicU64,
@@ -74,8 +77,13 @@ impl McpEndpoint {
         let url = parse_callable(&settings.url)?;
         let to = url_destination(&url);
         let rule = HostRule::parse(&format!("{}:{}", to.host, to.port))?;
+        let mut hosts = vec![rule];
+        if let Some(issuer) = settings.auth.as_ref().and_then(|auth| auth.issuer.as_deref()) {
+            let to = url_destination(&parse_callable(issuer)?);
+            hosts.push(HostRule::parse(&format!("{}:{}", to.host, to.port))?);
+        }
         let setting = format!("mcp.servers.{}", settings.name);
-        let policy = HttpPolicy { hosts: vec![rule], redirects: 0, setting, ..policy };
+        let policy = HttpPolicy { hosts, redirects: 0, setting, ..policy };
         let mut endpoint = Self::new(settings, url, Some(HttpSender::new(policy)));
         if let Some(credential) = credential {
             let ResolvedHeaders { headers, mask } = &mut endpoint.headers;
@@ -100,9 +108,20 @@ impl McpEndpoint {
             RevisionChoice::Stateless => Some(ProtocolEra::Stateless),
         };
         let (program, era, last_id) = (None, Mutex::new(era), AtomicU64::new(0));
-        let (headers, list_changes) = (ResolvedHeaders::default(), ListChangeCounter::default());
-        let task_tools = Mutex::default();
-        Self { settings, url, own, program, headers, era, last_id, list_changes, task_tools }
+        let (headers, client_key) = (ResolvedHeaders::default(), None);
+        let (list_changes, task_tools) = (ListChangeCounter::default(), Mutex::default());
+        Self { settings, url, own, program, headers, client_key, era, last_id, list_changes, task_tools }
+    }
+
+    /// Sets the key of the venue's own client at the login server.
+    #[must_use]
+    pub fn with_client_key(self, client_key: Option<ClientKey>) -> Self {
+        Self { client_key, ..self }
+    }
+
+    /// Returns the key of the venue's own client at the login server.
+    pub(super) const fn client_key(&self) -> Option<&ClientKey> {
+        self.client_key.as_ref()
     }
 
     /// Returns the settings of the server.

@@ -331,8 +331,9 @@ fn read_answer(body: &[u8], id: u64) -> Result<RpcOutcome, McpFailure> {
 /// Reads a refusal: an error of the protocol where there is one.
 async fn refusal(response: Response, id: u64) -> McpFailure {
     let status = response.status().as_u16();
-    let challenge =
-        response.headers().get(header::WWW_AUTHENTICATE).and_then(|text| text.to_str().ok()).map(str::to_owned);
+    let challenges: Vec<_> =
+        response.headers().get_all(header::WWW_AUTHENTICATE).iter().filter_map(|text| text.to_str().ok()).collect();
+    let challenge = (!challenges.is_empty()).then(|| challenges.join(", "));
     let body = read_limited(response, REFUSAL_BYTES).await.unwrap_or_default();
     match ServerMessage::read(&body, id) {
         Ok(ServerMessage::Answer { outcome: Err(error), .. }) if !matches!(status, 401 | 403) => {

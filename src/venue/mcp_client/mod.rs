@@ -17,6 +17,7 @@ mod error;
 mod exchange;
 mod list;
 mod list_changes;
+mod login;
 mod peer;
 mod program;
 mod servers;

@@ -9,6 +9,7 @@ use crate::domain::chat::HeaderText;
 use crate::domain::mcp::message::{McpRequest, cancelled_notice};
 use crate::domain::mcp::revision::{EraHint, ProtocolEra, RevisionChoice};
 use crate::domain::secret::{Mask, PlainSecret};
+use crate::venue::mcp_login::PeerLogin;
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::send::HttpSender;
 use reqwest::header::HeaderMap;
@@ -27,6 +28,8 @@ pub(crate) struct McpPeer<'a> {
     pub(crate) headers: HeaderMap,
     /// The turn that asks; `None` for a request outside turns, which has a session of its own.
     pub(crate) turn: Option<SessionOwner>,
+    /// Login whose token goes with the headers; `None` where the configuration has a credential.
+    pub(super) login: Option<PeerLogin<'a>>,
     pub(super) sessions: &'a SessionTable,
 }
 
@@ -42,13 +45,20 @@ impl McpPeer<'_> {
                 mask.add(name, &value);
             }
         }
+        if let Some(login) = &self.login {
+            login.add_to_mask(&mut mask);
+        }
         mask
     }
 
-    /// Sends a request. `departure` says afterwards whether it may have left. Secrets that the answer repeats are masked.
-    pub(crate) async fn ask(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
-        let answer = self.ask_as_it_is(call, departure).await?;
-        Ok(Exchanged { result: self.mask().value(answer.result), ..answer })
+    /// Sends a request with the headers as they are. `departure` says afterwards whether it may have left. Secrets that the
+    /// answer repeats are masked.
+    pub(super) async fn ask_with_headers(
+        &self,
+        call: &PeerCall<'_>,
+        departure: &Departure,
+    ) -> Result<Exchanged, McpFailure> {
+        Ok(self.ask_as_it_is(call, departure).await?.mask_with(&self.mask()))
     }
 
     async fn ask_as_it_is(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {

@@ -3,6 +3,7 @@
 use super::endpoint::McpEndpoint;
 use super::peer::McpPeer;
 use super::session::{SessionOwner, SessionTable};
+use crate::domain::mcp::oauth::location::client_metadata_url;
 use crate::venue::outbound::send::HttpSender;
 use crate::venue::places::{Places, VenuePlace};
 use reqwest::header::HeaderMap;
@@ -15,12 +16,24 @@ pub type VenueServer = VenuePlace<McpEndpoint>;
 pub struct McpServers {
     pub(crate) places: Places<McpEndpoint>,
     sessions: SessionTable,
+    client_url: Option<String>,
 }
 
 impl McpServers {
     /// Makes the servers of a venue.
     pub fn new(own: impl IntoIterator<Item = VenueServer>) -> Self {
-        Self { places: Places::new(own), sessions: SessionTable::default() }
+        Self { places: Places::new(own), sessions: SessionTable::default(), client_url: None }
+    }
+
+    /// Sets the public URL of the venue, below which its description as a client of login servers is.
+    #[must_use]
+    pub fn with_public_url(self, public: Option<&str>) -> Self {
+        Self { client_url: public.and_then(client_metadata_url), ..self }
+    }
+
+    /// Returns the URL of the venue's description as a client of login servers; `None` without a public URL.
+    pub fn client_url(&self) -> Option<&str> {
+        self.client_url.as_deref()
     }
 
     /// Returns a server as it is asked for one caller.
@@ -31,6 +44,6 @@ impl McpServers {
         headers: HeaderMap,
         turn: Option<SessionOwner>,
     ) -> McpPeer<'a> {
-        McpPeer { endpoint, hosts, headers, turn, sessions: &self.sessions }
+        McpPeer { endpoint, hosts, headers, turn, login: None, sessions: &self.sessions }
     }
 }

@@ -48,9 +48,8 @@ fn static_need(name: &str) -> StaticNeed {
     match name {
         "secret/set" => StaticNeed::Named,
         "secret/extract" | "quota/set" | "resource/list" | "resource/purge" | "job/outcomes" | "job/settle"
-        | "hitl/respond" | "scheduler/trigger" | "mcp/approve" | "mcp/refresh" | "a2a/approve" | "a2a/refresh" => {
-            StaticNeed::People
-        }
+        | "hitl/respond" | "scheduler/trigger" | "mcp/approve" | "mcp/login" | "mcp/login-finish" | "mcp/logout"
+        | "mcp/refresh" | "a2a/approve" | "a2a/refresh" => StaticNeed::People,
         _ if ["policy/", "approval/", "venue/", "webhook/", "worker/"].iter().any(|group| name.starts_with(group)) => {
             StaticNeed::People
         }

@@ -180,4 +180,6 @@ async fn without_authentication_only_loopback_is_served() {
     }
     let metadata = site.server.get("/.well-known/oauth-protected-resource/mcp").await;
     metadata.is_problem(404, "takes no tokens");
+    let client = site.server.get("/client-metadata.json").await;
+    client.is_problem(404, "no public address (`http.public`)");
 }

@@ -7,6 +7,9 @@ mod configuration;
 mod conformance;
 mod killed;
 mod late_tasks;
+mod login_server;
+mod login_attacks;
+mod logins;
 mod marks;
 mod programs;
 mod questions;
@@ -79,6 +82,13 @@ impl ClientSite {
         inner.catalog = trellis::ops::catalog_with(true, any_loopback());
         inner.secrets = Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap());
         venue.worker();
+        Self { venue, _dir: dir }
+    }
+
+    /// A venue with a catalogue that is made, and without a worker.
+    pub fn with_catalog(mut venue: TestVenue, dir: TempDir) -> Self {
+        let inner = Arc::get_mut(&mut venue.venue).unwrap();
+        inner.secrets = Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap());
         Self { venue, _dir: dir }
     }
 

@@ -10,6 +10,7 @@ use crate::domain::headers::is_name;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::limits::MCP_SERVERS as MOST;
 use crate::domain::mcp::name::ServerName;
+use crate::domain::mcp::oauth::settings::{ClientKeys, LoginGrant, LoginSettings, LoginSettingsError};
 use crate::domain::mcp::revision::RevisionChoice;
 use crate::domain::mcp::server::McpServer;
 use std::collections::BTreeMap;
@@ -92,6 +93,77 @@ fn read_tools(found: &mut McpServer, leaves: &Leaves<'_>, wrong: &mut impl FnMut
     Some(())
 }
 
+/// Keys that a program doesn't have.
+const OF_URL: [&str; 10] = [
+    "key_env",
+    "secret",
+    "header",
+    "prefix",
+    "login",
+    "issuer",
+    "client_id",
+    "client_secret_env",
+    "private_key_env",
+    "scopes",
+];
+
+/// Reads how the venue logs in at a server with a URL; returns the variables with its client's keys. `None` if a value is
+/// illegal.
+fn read_login(
+    found: &mut McpServer,
+    has_key: bool,
+    leaves: &Leaves<'_>,
+    wrong: &mut impl FnMut(&str, String),
+) -> Option<(Option<String>, Option<String>)> {
+    let given = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str()).filter(|text| !text.is_empty());
+    let owned = |leaf: &str| given(leaf).map(str::to_owned);
+    let grant = match given("login") {
+        None | Some("person") => LoginGrant::Login,
+        Some("venue") => LoginGrant::ClientCredentials,
+        Some(word) => {
+            wrong("login", format!("expected `person` or `venue`, got `{word}`"));
+            return None;
+        }
+    };
+    let scopes = given("scopes").map(|_| list(leaves, "scopes"));
+    let auth = LoginSettings {
+        grant,
+        issuer: owned("issuer"),
+        client_id: owned("client_id"),
+        scopes,
+        ..LoginSettings::default()
+    };
+    let (secret, private) = (owned("client_secret_env"), owned("private_key_env"));
+    if auth == LoginSettings::default() && secret.is_none() && private.is_none() {
+        return Some((None, None));
+    }
+    let keys = ClientKeys { has_secret: secret.is_some(), has_private: private.is_some() };
+    let checked = if has_key { Err(LoginSettingsError::Header) } else { found.check_login_header() };
+    if let Err(problem) = checked.and_then(|()| auth.check_with(keys)) {
+        wrong("", venue_words(&problem.to_string()));
+        return None;
+    }
+    found.auth = Some(Box::new(auth));
+    Some((secret, private))
+}
+
+/// Returns the text of an error with the keys of a venue in place of those of an agent.
+fn venue_words(text: &str) -> String {
+    let words = [
+        ("`auth.clientId`", "`client_id`"),
+        ("`auth.clientSecret`", "`client_secret_env`"),
+        ("`auth.privateKey`", "`private_key_env`"),
+        ("`auth.grant`: `client_credentials`", "`login = \"venue\"`"),
+        ("`auth`: expected either it", "expected either a login"),
+        ("`grant = \"client_credentials\"`", "`login = \"venue\"`"),
+        ("`auth.", "`"),
+        ("`clientId`", "`client_id`"),
+        ("`clientSecret`", "`client_secret_env`"),
+        ("`privateKey`", "`private_key_env`"),
+    ];
+    words.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
 /// A server whose place is still to be read.
 struct UnplacedServer {
     found: McpServer,
@@ -138,25 +210,46 @@ impl UnplacedServer {
             };
             found.headers.insert(header.clone(), HeaderText::Secret { name, prefix: prefix.clone() });
         }
-        if let Err(problem) = found.check() {
+        let (client_secret_env, private_key_env) = read_login(&mut found, key_env.is_some(), leaves, wrong)?;
+        if let Err(problem) = found.check_headers() {
             wrong("", problem.to_string());
             return None;
         }
         let allow_private = leaves.get("allow_private").and_then(|entry| entry.value.as_bool()).unwrap_or_default();
-        Some(VenueMcpServer { server: found, command, env, key_env, header, prefix, allow_private })
+        Some(VenueMcpServer {
+            server: found,
+            command,
+            env,
+            key_env,
+            header,
+            prefix,
+            client_secret_env,
+            private_key_env,
+            allow_private,
+        })
     }
 
     /// Refuses what belongs to a URL.
     fn with_program(self, leaves: &Leaves<'_>, wrong: &mut impl FnMut(&str, String)) -> Option<VenueMcpServer> {
         let is_given =
             |leaf: &&&str| leaves.get(**leaf).is_some_and(|entry| entry.value.as_str().is_some_and(|t| !t.is_empty()));
-        if let Some(other) = ["key_env", "secret", "header", "prefix"].iter().find(is_given) {
+        if let Some(other) = OF_URL.iter().find(is_given) {
             wrong(other, "belongs to `url`; a program gets what it needs by `env`".to_owned());
             return None;
         }
         let Self { found: server, command, env } = self;
         let (header, prefix) = (String::new(), String::new());
-        Some(VenueMcpServer { server, command, env, key_env: None, header, prefix, allow_private: false })
+        Some(VenueMcpServer {
+            server,
+            command,
+            env,
+            key_env: None,
+            header,
+            prefix,
+            client_secret_env: None,
+            private_key_env: None,
+            allow_private: false,
+        })
     }
 }
 
@@ -234,6 +327,18 @@ mod tests {
             (vec![url, ("servers.a.secret", "s/K"), ("servers.a.key_env", "K")], "expected one of `key_env`"),
             (vec![url, ("servers.a.header", "a b")], "`mcp.servers.a.header` (flag): expected a header's name"),
             (vec![url, ("servers.a.hedaer", "x")], "hedaer"),
+            (vec![url, ("servers.a.login", "nobody")], "`mcp.servers.a.login` (flag): expected `person` or `venue`"),
+            (vec![url, ("servers.a.client_id", "c")], "`client_id`: expected `issuer` beside it"),
+            (vec![url, ("servers.a.client_secret_env", "K")], "`client_secret_env`: expected `client_id` beside it"),
+            (
+                vec![url, ("servers.a.login", "venue")],
+                "`login = \"venue\"` expects `client_id`, and `client_secret_env`",
+            ),
+            (vec![url, ("servers.a.scopes", "a"), ("servers.a.key_env", "K")], "expected either a login or the header"),
+            (
+                vec![url, ("servers.a.scopes", "a"), ("servers.a.secret", "s/K")],
+                "expected either a login or the header",
+            ),
             (vec![url, ("servers.a.command", "x")], "`mcp.servers.a.command` (flag): expected one of"),
             (vec![url, ("servers.a.env", "X")], "`mcp.servers.a.env` (flag): belongs to `command`"),
             (vec![("servers.a.command", "x"), ("servers.a.secret", "s/K")], "`mcp.servers.a.secret` (flag): belongs"),

@@ -1,4 +1,4 @@
-//! Keys of the approved tools of servers of the Model Context Protocol.
+//! Keys of the approved tools of servers of the Model Context Protocol, and of logins there.
 
 use crate::domain::ids::AgentId;
 use crate::domain::mcp::name::ServerName;
@@ -18,4 +18,20 @@ pub fn mcp_pin(agent: Option<&AgentId>, server: &ServerName) -> DocKey {
 /// Returns the prefix of the approved tools of the servers that an agent has declared.
 pub fn agent_mcp_pins(agent: &AgentId) -> String {
     format!("g/{}/mcp/", agent.token())
+}
+
+/// Prefix of the logins that people of an owner have begun.
+pub const MCP_BEGUN_LOGINS: &str = "mcp.begun/";
+
+/// Returns the key of such a login by the hash of its state.
+pub fn mcp_begun_login(state_hash: &str) -> DocKey {
+    format!("{MCP_BEGUN_LOGINS}{state_hash}")
+}
+
+/// Returns the key of the login at a server: one that an agent has declared, or one of the venue.
+pub fn mcp_login(agent: Option<&AgentId>, server: &ServerName) -> DocKey {
+    match agent {
+        Some(agent) => format!("g/{}/mcp.login/{server}", agent.token()),
+        None => format!("mcp.login/{server}"),
+    }
 }

@@ -437,11 +437,14 @@ pub const ELSEWHERE: [(&str, &str); 21] = [
 ];
 
 /// Operations that have none, for this reason.
-pub const WITHOUT: [(&str, &str); 11] = [
+pub const WITHOUT: [(&str, &str); 14] = [
     ("v/ops/a2a/approve", "an approval that is lost is asked for again: until then the change is refused"),
     ("v/ops/a2a/refresh", "the card of an agent elsewhere is asked for again"),
     ("v/ops/agent/reload-context", "it only has the next turn read again"),
     ("v/ops/mcp/approve", "an approval that is lost is asked for again: until then the change is refused"),
+    ("v/ops/mcp/login", "a login that has begun is begun again"),
+    ("v/ops/mcp/login-finish", "a login that is lost is made again: calls say so"),
+    ("v/ops/mcp/logout", "a logout that is lost leaves a login that is shown, and ends again"),
     ("v/ops/mcp/refresh", "what a server offers is asked for again"),
     ("v/ops/mcp/tools-call", "it stands for the operation of a tool of another server, which nobody here names"),
     ("v/ops/secret/extract", "always refused"),
