@@ -90,7 +90,7 @@ impl<'a> McpPeer<'a> {
 }
 
 impl Exchanged {
-    fn mask_with(self, mask: &Mask) -> Self {
+    pub(super) fn mask_with(self, mask: &Mask) -> Self {
         Self { result: mask.value(self.result), ..self }
     }
 }
