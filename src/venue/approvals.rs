@@ -9,7 +9,7 @@ mod deliver;
 pub use deliver::deliver_answers;
 
 use self::deliver::{answer_mark_key, deliver_now};
-use crate::domain::approval::{Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict};
+use crate::domain::approval::{Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict, with_fixed};
 use crate::domain::authority::ResourcePath;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
@@ -367,10 +367,11 @@ async fn check(
         _ => OpError::Invalid(error.to_string()),
     })?;
     if let (
-        ApprovalSubject::Call { operation, arguments, .. },
+        ApprovalSubject::Call { operation, arguments, fixed, .. },
         ApprovalVerdict::Approved { arguments: Some(edited), .. },
     ) = (&approval.subject, verdict)
     {
+        let edited = with_fixed(arguments, edited, fixed);
         let agent = &approval.session.agent;
         let catalog = match agents::get(venue, &caller.owner, agent).await? {
             Some((record, _)) => {
@@ -391,15 +392,15 @@ async fn check(
         if let Some(name) = trusted.into_iter().find(|name| edited.get(*name) != arguments.get(*name)) {
             return Err(OpError::Invalid(format!("argument `{name}` of `{operation}` can't be given in an approval")));
         }
-        // A delegate's task and the arguments of a tool that is no operation may be any map.
-        if found.is_some() {
-            // The caller has seen the arguments and writes others, so an error may show them.
-            dispatch::resolve_call(&catalog, operation, edited.clone(), false)?.needs()?;
-        }
-        if dispatch::hides(&catalog, operation, edited) {
+        if dispatch::hides(&catalog, operation, &edited) {
             return Err(OpError::Invalid(
                 "the arguments hold a value that may not be recorded; name a secret instead".into(),
             ));
+        }
+        // A delegate's task and the arguments of a tool that is no operation may be any map.
+        if found.is_some() {
+            // The caller has seen the arguments and writes others, so an error may show them.
+            dispatch::resolve_call(&catalog, operation, edited, false)?.needs()?;
         }
     }
     Ok(())

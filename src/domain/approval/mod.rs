@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 pub use answer::{
     AnswerBody, AnswerError, ApprovalAnswer, ApprovalVerdict, DecidedCall, GivenAnswer, QuestionsError, Ruling,
-    check_questions,
+    check_questions, with_fixed,
 };
 pub use elicited::{elicited_responses, elicited_subject};
 
