@@ -81,7 +81,7 @@ impl PinnedPlace for McpEndpoint {
     async fn ask(venue: &Venue, key: &PlaceKey, known: &KnownPlace<Self>) -> Result<McpPin, OpError> {
         let headers = resolve_headers(&known.endpoint, &*venue.store, &venue.secrets, &key.keeper()).await?;
         let peer = venue.catalog.mcp.peer(&known.endpoint, &venue.catalog.hosts, headers, None);
-        let peer = peer.with_login(login_tools(venue), key.clone()).await?;
+        let peer = Box::pin(peer.with_login(login_tools(venue), key.clone())).await?;
         let listing = list_tools(&peer).await?;
         let pin = pins::compare(venue, key, known, &listing).await?;
         for change in pin.pending_changes() {

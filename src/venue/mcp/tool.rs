@@ -97,7 +97,7 @@ impl ServerTool {
         };
         let peer = venue.catalog.mcp.peer(&self.endpoint, &venue.catalog.hosts, headers, turn);
         let key = self.endpoint.place_key(owner, self.declared_by.as_ref());
-        let peer = peer.with_login(login_tools(venue), key).await?;
+        let peer = Box::pin(peer.with_login(login_tools(venue), key)).await?;
         let marks = self.note_marks(call, &peer.headers);
         let limit = call.time_limit();
         let patience = Duration::from_secs(self.endpoint.settings().timeout.unwrap_or(MCP_CALL_SECONDS)).min(limit);

@@ -63,7 +63,7 @@ impl<'a> McpPeer<'a> {
     ///
     /// A server that refuses a token has run nothing: the request is sent once more if there is another token.
     pub(crate) async fn ask(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
-        let Some(login) = &self.login else { return self.ask_with_headers(call, departure).await };
+        let Some(login) = &self.login else { return Box::pin(self.ask_with_headers(call, departure)).await };
         let mut mask = Mask::default();
         login.add_to_mask(&mut mask);
         let failure = match Box::pin(self.ask_with_headers(call, departure)).await {
@@ -71,7 +71,7 @@ impl<'a> McpPeer<'a> {
             Err(failure) => failure.mask_with(&mask),
         };
         let Some((status, challenge)) = failure.refusal() else { return Err(failure) };
-        let token = login.token_after(status, challenge).await?;
+        let token = Box::pin(login.token_after(status, challenge)).await?;
         token.add_to_mask(&mut mask);
         let mut headers = self.headers.clone();
         token.add_to(&mut headers)?;

@@ -48,6 +48,9 @@ impl McpPeer<'_> {
         if let Some(login) = &self.login {
             login.add_to_mask(&mut mask);
         }
+        if let Some(login) = &self.login {
+            login.add_to_mask(&mut mask);
+        }
         mask
     }
 

@@ -32,7 +32,8 @@ impl McpPeer<'_> {
         departure: &Departure,
     ) -> Result<Exchanged, McpFailure> {
         let exchange = self.exchange(call, departure);
-        self.ask_cancellable(&exchange, &call.request, &headers_of(session)?).await
+        let answer = self.ask_cancellable(&exchange, &call.request, &headers_of(session)?).await?;
+        Ok(answer.mask_with(&self.mask()))
     }
 
     /// Sends a request of the stateless revision, and tries no other one.
@@ -41,7 +42,8 @@ impl McpPeer<'_> {
         call: &PeerCall<'_>,
         departure: &Departure,
     ) -> Result<Exchanged, McpFailure> {
-        self.exchange(call, departure).ask_stateless(&call.request, call.params).await
+        let answer = self.exchange(call, departure).ask_stateless(&call.request, call.params).await?;
+        Ok(answer.mask_with(&self.mask()))
     }
 
     /// Ends the session of a task at the server, as far as it lets it.

@@ -12,12 +12,13 @@ use crate::domain::mcp::name::GROUP;
 use crate::domain::mcp::pending::{PendingToolCall, StartedToolCall};
 use crate::venue::Venue;
 use crate::venue::failure::OpError;
+use crate::venue::mcp::login::login_tools;
 use crate::venue::mcp::review::find_server;
 use crate::venue::mcp_client::{McpEndpoint, McpFailure, McpPeer, PeerCall, mask_questions, resolve_headers};
 use crate::venue::operation::Caller;
 use crate::venue::outbound::departure::Departure;
 use crate::venue::pinned;
-use crate::venue::places::KnownPlace;
+use crate::venue::places::{KnownPlace, PlaceKey};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use std::time::Duration;
 /// A server as a call that goes on may ask it.
 pub(super) struct OpenedServer {
     known: Arc<KnownPlace<McpEndpoint>>,
+    key: PlaceKey,
     /// Approved definition of the tool.
     pub(super) definition: ToolDefinition,
     /// Whether the server has changed the tool since it was approved.
@@ -50,7 +52,7 @@ impl OpenedServer {
         let definition = definition.ok_or_else(|| {
             OpError::Conflict(format!("the tool `{}` of the MCP server `{}` is not approved", call.tool, call.server))
         })?;
-        Ok(Self { known, definition, is_changed })
+        Ok(Self { known, key: named.0.key.clone(), definition, is_changed })
     }
 
     /// Finds the server for a caller, who must still be permitted to call the tool.
@@ -72,7 +74,8 @@ impl OpenedServer {
     pub(super) async fn peer<'a>(&'a self, venue: &'a Venue, owner: &Owner) -> Result<McpPeer<'a>, OpError> {
         let endpoint = &self.known.endpoint;
         let headers = resolve_headers(endpoint, &*venue.store, &venue.secrets, owner).await?;
-        Ok(venue.catalog.mcp.peer(endpoint, &venue.catalog.hosts, headers, None))
+        let peer = venue.catalog.mcp.peer(endpoint, &venue.catalog.hosts, headers, None);
+        Box::pin(peer.with_login(login_tools(venue), self.key.clone())).await
     }
 
     /// Returns the name of the server for errors.
