@@ -165,7 +165,7 @@ mod tests {
         for (found, expected) in [
             (login(true, true, Some(0)), "ended: log in again"),
             (login(false, true, Some(0)), "renewed by itself"),
-            (login(false, false, Some(0)), "until 1970-01-01T00:00:00Z"),
+            (login(false, false, Some(0)), "until 1970-01-01T00:00:00.000Z"),
             (login(false, false, None), "until the server refuses it"),
         ] {
             assert_eq!(describe_life(&found), expected);

@@ -46,7 +46,7 @@ pub enum SpanValue {
     Text(String),
     /// A whole number.
     Number(i64),
-    /// Several texts.
+    /// Several texts, in their order.
     Texts(Vec<String>),
 }
 
@@ -73,7 +73,7 @@ impl From<u64> for SpanValue {
 pub struct SpanAttribute {
     /// Name of the attribute, one of [`names`].
     pub name: &'static str,
-    /// Its value.
+    /// Value under that name.
     pub value: SpanValue,
 }
 

@@ -1,4 +1,4 @@
-//! Names of spans' attributes: those of OpenTelemetry's GenAI conventions of release v0.1.0, and our own.
+//! Names of spans' attributes: those of OpenTelemetry's `GenAI` conventions of release v0.1.0, and our own.
 
 /// Schema of the names, which goes with each batch of spans.
 pub const SCHEMA: &str = "https://opentelemetry.io/schemas/gen-ai/0.1.0";
