@@ -21,6 +21,7 @@ use crate::agent::budget::ContextBudget;
 use crate::agent::entry::ContextEntry;
 use crate::agent::keys::{KEYS, UNSUPPORTED_KEYS};
 use crate::agent::published::PublishedSettings;
+pub use crate::agent::steps::ServedAgent;
 pub use crate::agent::task_limits::AgentLimits;
 pub use crate::agent::tool::{NamedTool, ToolEntry};
 use crate::authority::envelope::Envelope;

@@ -159,7 +159,7 @@ mod tests {
             json!({"kind": "parallel", "branches": [{"ref": "x"}, {"ref": "y"}]}),
             json!({"kind": "tool", "tool": {"kind": "local", "name": "add", "params": {"a": 1}}}),
             json!({"pipeline": {"kind": "sequential", "steps": [{"stateKey": "a", "ref": "x"}]}}),
-            json!({"model": model, "taskPrompt": "{{userQuery}}", "inputSchema": {"type": "object", "properties": {}}}),
+            json!({"model": model, "taskPrompt": "{{topic}}", "inputSchema": {"type": "object", "properties": {"topic": {}}}}),
             json!({"model": model, "state": {"context": ["w/x"]}}),
             json!({"model": model, "tools": [
                 {"type": "object", "description": "d", "properties": {"_tool": {"const": "t"}}}, {"_tool": "s", "_delegate": "x"}

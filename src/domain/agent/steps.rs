@@ -5,11 +5,13 @@ use super::{AgentConfig, AgentRecord, AgentState, CompletionRule, LoopKind, Retr
 use crate::decode::{self, DataError};
 use crate::lattice::value::type_name;
 use crate::limits::JOB_DEPTH;
+use crate::nearest::{did_you_mean, nearest};
 use crate::pipeline::inputs::{self, InputSchemaError};
+use crate::pipeline::path::StatePath;
 use crate::pipeline::template::{self, StepRenderer, StepTemplateError};
 use crate::pipeline::{PIPELINE_PROVIDER, PipelineError, PipelineKind, USER_QUERY};
 use crate::values::placeholder;
-use crate::visible::quote_foreign;
+use crate::visible::{quote_foreign, quote_names};
 use serde_json::{Map, Value, json};
 
 /// Rule that a pipeline, or the input of an agent, breaks; the text begins with the key.
@@ -28,6 +30,18 @@ pub(super) enum StepConfigError {
         key: &'static str,
         /// Rule that the text breaks.
         error: StepTemplateError,
+    },
+    /// A template of an agent names an input that its schema doesn't have.
+    #[error("`{key}`: no input is named `{}`{hint}; `inputSchema` has {names}", quote_foreign(.name))]
+    UnknownInput {
+        /// Key of the text.
+        key: &'static str,
+        /// Name that is unknown.
+        name: String,
+        /// A near name, or nothing.
+        hint: String,
+        /// Names of the inputs.
+        names: String,
     },
     /// A pipeline has a setting of a model.
     #[error("`{0}`: has no meaning in a pipeline, which asks no model; it belongs to the agents of its steps")]
@@ -83,9 +97,10 @@ impl AgentConfig {
             inputs::check_schema(schema)?;
         }
         let template = |key| move |error| StepConfigError::Template { key, error };
-        template::check_blocks(&self.system_prompt).map_err(template("systemPrompt"))?;
+        let blocks = template::check_blocks(&self.system_prompt).map_err(template("systemPrompt"))?;
+        self.check_inputs("systemPrompt", &blocks)?;
         if let Some(prompt) = &self.task_prompt {
-            template::check(prompt).map_err(template("taskPrompt"))?;
+            self.check_inputs("taskPrompt", &template::check(prompt).map_err(template("taskPrompt"))?)?;
         }
         let Some(pipeline) = &self.pipeline else { return Ok(()) };
         pipeline.check(self.input_schema.as_ref())?;
@@ -120,6 +135,40 @@ impl AgentConfig {
         }
     }
 
+    /// Checks that the paths of a text begin with inputs of the schema: nothing else is filled in there.
+    fn check_inputs(&self, key: &'static str, paths: &[StatePath]) -> Result<(), StepConfigError> {
+        let Some(schema) = &self.input_schema else { return Ok(()) };
+        let known: Vec<&str> = inputs::names(Some(schema)).collect();
+        let Some(path) = paths.iter().find(|path| !known.contains(&path.head())) else { return Ok(()) };
+        let names = quote_names(&known);
+        let (name, hint) = (path.head().to_owned(), did_you_mean(path.head(), &known));
+        Err(StepConfigError::UnknownInput { key, name, hint, names })
+    }
+
+    /// Returns a line for each placeholder of the system prompt that is almost the name of an input. It may also be a
+    /// value of the session, the user or the project, whose names only a request knows.
+    pub(crate) fn misspelt_inputs(&self) -> Vec<String> {
+        let known: Vec<&str> = inputs::names(self.input_schema.as_ref()).collect();
+        let mut lines = Vec::new();
+        for key in placeholder::keys(&self.system_prompt) {
+            let head = key.split('.').next().unwrap_or(key);
+            if known.contains(&head) || self.context_mapping.rows_of(head).next().is_some() {
+                continue;
+            }
+            if let Some(input) = nearest(head, &known) {
+                let line = format!(
+                    "`systemPrompt`: no input is named `{}`, did you mean `{input}`; a row of `contextMapping` makes it \
+                     another value",
+                    quote_foreign(head)
+                );
+                if !lines.contains(&line) {
+                    lines.push(line);
+                }
+            }
+        }
+        lines
+    }
+
     /// Returns the agents that are written inside of its pipeline, each with its place.
     pub fn inline_agents(&self) -> Vec<(String, Self)> {
         let mut found = Vec::new();
@@ -147,13 +196,14 @@ impl AgentConfig {
     }
 
     /// Fills the input of a task in: blocks of the system prompt are decided, its placeholders get values, and the text
-    /// of the task is rendered.
-    fn fill_task_input(&mut self, values: &Map<String, Value>) -> Result<(), StepTemplateError> {
+    /// of the task is rendered. Returns the placeholders of that text without a value.
+    fn fill_task_input(&mut self, values: &Map<String, Value>) -> Result<Vec<String>, StepTemplateError> {
         if self.pipeline.is_some() {
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let mut renderer = StepRenderer::new(values);
         if let Some(prompt) = &mut self.task_prompt {
-            *prompt = StepRenderer::new(values).render(prompt)?;
+            *prompt = renderer.render(prompt)?;
         }
         self.system_prompt = template::resolve_blocks(&self.system_prompt, values);
         let constant = |name: &str| match values.get(name)? {
@@ -162,7 +212,7 @@ impl AgentConfig {
         };
         let inputs: Vec<_> = inputs::names(self.input_schema.as_ref()).filter_map(constant).collect();
         self.context_mapping = std::mem::take(&mut self.context_mapping).with_constants(inputs);
-        Ok(())
+        Ok(renderer.into_missed())
     }
 }
 
@@ -188,9 +238,24 @@ impl AgentRecord {
     }
 
     /// Returns the agent with the input of a task in its texts.
-    pub fn with_task_input(mut self, values: &Map<String, Value>) -> Result<Self, StepTemplateError> {
-        self.config.fill_task_input(values)?;
-        Ok(self)
+    pub fn with_task_input(mut self, values: &Map<String, Value>) -> Result<ServedAgent, StepTemplateError> {
+        let missed = self.config.fill_task_input(values)?;
+        Ok(ServedAgent { agent: self, missed })
+    }
+}
+
+/// An agent as it serves one task.
+#[derive(Debug, Clone)]
+pub struct ServedAgent {
+    /// The agent with the task's input in its texts.
+    pub agent: AgentRecord,
+    /// Placeholders of its `taskPrompt` without a value.
+    pub missed: Vec<String>,
+}
+
+impl From<AgentRecord> for ServedAgent {
+    fn from(agent: AgentRecord) -> Self {
+        Self { agent, missed: Vec::new() }
     }
 }
 
@@ -247,6 +312,31 @@ mod tests {
             updated: Millis(0),
             kept: UnknownFields::default(),
         }
+    }
+
+    /// Returns an agent with the input `topic`.
+    fn typed(system: &str, prompt: &str) -> Value {
+        let mut given = inline(system);
+        given["inputSchema"] = json!({"type": "object", "properties": {"topic": {}}});
+        given["taskPrompt"] = json!(prompt);
+        given
+    }
+
+    #[test]
+    fn a_misspelt_input_of_the_system_prompt_is_found() {
+        for (system, expected) in [
+            ("{{topic}} ${topic.a} {{place}}", None),
+            ("About {{topc}}, {{topc}}", Some("`systemPrompt`: no input is named `topc`, did you mean `topic`")),
+            ("${toopic.title}", Some("no input is named `toopic`")),
+        ] {
+            let found = config(&typed(system, "")).misspelt_inputs();
+            assert_eq!(found.len(), usize::from(expected.is_some()), "{system}: {found:?}");
+            assert!(expected.is_none_or(|expected| found[0].contains(expected)), "{found:?}");
+        }
+        let mut mapped = typed("About {{topc}}", "");
+        mapped["contextMapping"] = json!({"topc": "session.topc"});
+        assert_eq!(config(&mapped).misspelt_inputs(), Vec::<String>::new());
+        assert_eq!(config(&inline("{{userQury}} {{name}}")).misspelt_inputs().len(), 1);
     }
 
     fn inline(prompt: &str) -> Value {
@@ -327,6 +417,16 @@ mod tests {
                 json!({"model": {"provider": "x", "name": "y"}, "taskPrompt": "{{a b}}"}),
                 "`taskPrompt`: `{{a b}}` is no path",
             ),
+            (
+                typed("x", "do {{topc}} {{topic}}"),
+                "`taskPrompt`: no input is named `topc`, did you mean `topic`; `inputSchema` has `topic`",
+            ),
+            (typed("x", "{{#if toopic}}YES{{/if}}"), "`taskPrompt`: no input is named `toopic`, did you mean `topic`"),
+            (typed("{{#if tone}}x{{/if}}", ""), "`systemPrompt`: no input is named `tone`; `inputSchema` has `topic`"),
+            (
+                json!({"pipeline": {"kind": "sequential", "steps": [{"stateKey": "a", "agent": typed("x", "{{topc}}")}]}}),
+                "`pipeline.steps[0].agent`: `taskPrompt`: no input is named `topc`, did you mean `topic`",
+            ),
         ] {
             let error = AgentConfig::parse(&given).unwrap_err().to_string();
             assert!(error.contains(expected), "{given}: {error}");
@@ -347,7 +447,9 @@ mod tests {
         let record = record(config(&given));
         assert!(record.config.uses_task_input());
         let values = json!({"topic": "{{secret}}", "feedback": null});
-        let filled = record.with_task_input(values.as_object().unwrap()).unwrap().config;
+        let served = record.with_task_input(values.as_object().unwrap()).unwrap();
+        assert_eq!(served.missed, Vec::<String>::new());
+        let filled = served.agent.config;
         assert_eq!(filled.system_prompt, "Write about {{topic}}.");
         assert_eq!(filled.task_prompt.as_deref(), Some("On {{secret}}"));
         assert_eq!(filled.context_mapping.constants()["topic"], "{{secret}}");

@@ -307,6 +307,7 @@ impl NamedTool {
                     wait: self.wait,
                     output_path: self.output_path.clone(),
                     step: None,
+                    upstream: false,
                 }))
             }
         }

@@ -58,6 +58,7 @@ pub(crate) fn fill(inputs: &Inputs) -> FilledTexts<'_> {
     let mut report = PlaceholderReport::default();
     let lookup = |key: &str| inputs.values.get(key).map(Cow::Borrowed);
     let system = fill_text("systemPrompt", &inputs.system, &lookup, &mut report);
+    report.add_missed("taskPrompt", inputs.served.missed.iter().cloned());
     let items = inputs.items.iter().map(|item| fill_item(item, &lookup, &mut report)).collect();
     FilledTexts { system, items, report }
 }

@@ -96,6 +96,9 @@ pub struct ServedEvents {
     /// The task ends with this turn because a limit is reached.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,
+    /// Placeholders of the agent's `taskPrompt` without a value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<String>,
 }
 
 impl Inputs {

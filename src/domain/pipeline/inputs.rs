@@ -4,8 +4,11 @@ use super::USER_QUERY;
 use super::condition::parse_number;
 use crate::lattice::value::type_name;
 use crate::limits::pipeline::INPUT_PROPERTIES;
+use crate::nearest::did_you_mean;
 use crate::outputs::{self, OutputSchemaError};
+use crate::visible::{quote_foreign, quote_names};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Why the input of a task is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +20,16 @@ pub enum TaskInputError {
         names: String,
         /// Type of the input.
         found: &'static str,
+    },
+    /// The schema allows no such input.
+    #[error("`inputSchema`: no input is named `{}`{hint}; expected {names}", quote_foreign(.name))]
+    Unknown {
+        /// Name that the schema doesn't have.
+        name: String,
+        /// A near name, or nothing.
+        hint: String,
+        /// Names of the properties.
+        names: String,
     },
     /// A value doesn't fit the schema.
     #[error("`inputSchema`: {0}")]
@@ -64,13 +77,13 @@ pub fn values(schema: Option<&Value>, input: &Value) -> Result<Map<String, Value
     };
     let no_properties = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&no_properties);
+    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
     let mut given = match (input, properties.keys().next()) {
         (Value::Object(map), _) => map.clone(),
         (Value::Null, _) => Map::new(),
         (value, Some(only)) if properties.len() == 1 => Map::from_iter([(only.clone(), value.clone())]),
         (value, _) => {
-            let names: Vec<_> = properties.keys().map(|name| format!("`{name}`")).collect();
-            return Err(TaskInputError::NotAMap { names: names.join(", "), found: type_name(value) });
+            return Err(TaskInputError::NotAMap { names: quote_names(&known), found: type_name(value) });
         }
     };
     let mut values = Map::new();
@@ -82,6 +95,10 @@ pub fn values(schema: Option<&Value>, input: &Value) -> Result<Map<String, Value
             values.extend(property.get("default").cloned().or(absent).map(|value| (name.clone(), value)));
         }
     }
+    if let Some(name) = given.keys().next().filter(|_| is_closed(schema)) {
+        let hint = did_you_mean(name, &known);
+        return Err(TaskInputError::Unknown { name: name.clone(), hint, names: quote_names(&known) });
+    }
     values.extend(given);
     let whole = Value::Object(values);
     if let Some(wrong) = outputs::misfit_text(schema, &whole) {
@@ -91,6 +108,23 @@ pub fn values(schema: Option<&Value>, input: &Value) -> Result<Map<String, Value
         Value::Object(values) => Ok(values),
         _ => Ok(Map::new()),
     }
+}
+
+/// Returns an input without the values that the schema doesn't allow: a step without `input` gets all that the step
+/// before it returned, and takes what it names.
+pub fn keep_known<'v>(schema: Option<&Value>, input: &'v Value) -> Cow<'v, Value> {
+    match (schema.filter(|schema| is_closed(schema)), input) {
+        (Some(schema), Value::Object(given)) => {
+            let known = given.iter().filter(|(name, _)| schema["properties"].get(name.as_str()).is_some());
+            Cow::Owned(Value::Object(known.map(|(name, value)| (name.clone(), value.clone())).collect()))
+        }
+        _ => Cow::Borrowed(input),
+    }
+}
+
+/// Whether a schema allows no other inputs than its properties, as one that is written in short.
+fn is_closed(schema: &Value) -> bool {
+    schema["additionalProperties"] == false && schema.get("patternProperties").is_none()
 }
 
 /// Whether a property is written in short, or is null where it is absent.
@@ -173,13 +207,27 @@ mod tests {
             (json!({"n": 0}), "at `/n`"),
             (json!({"n": "3"}), "at `/n`"),
             (json!({}), "\"n\" is a required property"),
-            (json!({"n": 3, "x": 1}), "Additional properties"),
+            (json!({"n": 3, "other": 1}), "no input is named `other`; expected `n`, `t`"),
+            (json!({"n": 3, "tt": 1}), "no input is named `tt`, did you mean `t`; expected `n`, `t`"),
             (json!("text"), "expected a map with `n`, `t`, got"),
         ] {
             let error = values(Some(&exact), &input).unwrap_err().to_string();
             assert!(error.contains(expected), "{input}: {error}");
         }
         assert_eq!(values(Some(&exact), &json!({"n": 3})).map(Value::Object), Ok(json!({"n": 3})));
+    }
+
+    #[test]
+    fn what_a_step_passes_on_is_reduced_to_known_inputs() {
+        let mut closed = schema();
+        closed["additionalProperties"] = json!(false);
+        let passed = json!({"topic": "bees", "notes": 1});
+        for (schema, expected) in
+            [(Some(&closed), json!({"topic": "bees"})), (Some(&schema()), passed.clone()), (None, passed.clone())]
+        {
+            assert_eq!(*keep_known(schema, &passed), expected);
+        }
+        assert_eq!(*keep_known(Some(&closed), &json!("text")), json!("text"));
     }
 
     #[test]

@@ -94,20 +94,21 @@ pub fn has_blocks(text: &str) -> bool {
     text.contains(OPEN_BLOCK) || text.contains(CLOSE_BLOCK)
 }
 
-/// Checks the blocks of a text whose other placeholders are filled in elsewhere.
-pub fn check_blocks(text: &str) -> Result<(), StepTemplateError> {
-    let mut open = 0_usize;
+/// Checks the blocks of a text whose other placeholders are filled in elsewhere, and returns the paths that their
+/// conditions read.
+pub fn check_blocks(text: &str) -> Result<Vec<StatePath>, StepTemplateError> {
+    let (mut open, mut paths) = (0_usize, Vec::new());
     for piece in pieces(text) {
         match piece {
             StepPiece::If(condition) => {
                 open += 1;
-                Condition::parse_block(condition)?;
+                paths.extend(Condition::parse_block(condition)?.paths().cloned());
             }
             StepPiece::End => open = open.checked_sub(1).ok_or(StepTemplateError::Unbalanced)?,
             StepPiece::Text(_) | StepPiece::Value(..) | StepPiece::Unknown(_) => {}
         }
     }
-    if open > 0 { Err(StepTemplateError::Unbalanced) } else { Ok(()) }
+    if open > 0 { Err(StepTemplateError::Unbalanced) } else { Ok(paths) }
 }
 
 /// Returns a text without the blocks whose conditions don't hold; placeholders stay. A text whose blocks are illegal
@@ -153,12 +154,19 @@ pub struct StepRenderer<'v> {
     values: &'v Map<String, Value>,
     /// Bytes that may still be filled in.
     left: usize,
+    /// Placeholders of rendered texts that lead to no value, each once; a null is one.
+    missed: Vec<String>,
 }
 
 impl<'v> StepRenderer<'v> {
     /// Makes a renderer of these values.
     pub const fn new(values: &'v Map<String, Value>) -> Self {
-        Self { values, left: PIPELINE_TEXT_BYTES }
+        Self { values, left: PIPELINE_TEXT_BYTES, missed: Vec::new() }
+    }
+
+    /// Returns the placeholders of the rendered texts that lead to no value, each once.
+    pub fn into_missed(self) -> Vec<String> {
+        self.missed
     }
 
     /// Renders a text. Null is nothing, a text is itself, any other value is its JSON.
@@ -170,7 +178,8 @@ impl<'v> StepRenderer<'v> {
                 StepPiece::Value(inner, tag) => match StatePath::parse(inner) {
                     None => out.push_str(tag),
                     Some(path) => match get(self.values, &path) {
-                        None | Some(Value::Null) => {}
+                        None => self.note_missed(&path),
+                        Some(Value::Null) => {}
                         Some(Value::String(text)) => self.fill(&mut out, text)?,
                         Some(value) => self.fill(&mut out, &value.to_string())?,
                     },
@@ -203,6 +212,15 @@ impl<'v> StepRenderer<'v> {
     /// Maps each value of a map.
     pub fn map_all(&mut self, map: &Map<String, Value>) -> Result<Map<String, Value>, StepTemplateError> {
         map.iter().map(|(key, value)| Ok((key.clone(), self.map(value)?))).collect()
+    }
+
+    /// Records a path without a value. Below a null there is nothing to miss.
+    fn note_missed(&mut self, path: &StatePath) {
+        let path_text = path.to_string();
+        let is_null = self.values.get(path.head()).is_some_and(Value::is_null);
+        if !is_null && !self.missed.contains(&path_text) {
+            self.missed.push(path_text);
+        }
     }
 
     fn fill(&mut self, out: &mut String, text: &str) -> Result<(), StepTemplateError> {
@@ -263,6 +281,20 @@ mod tests {
             ("plain }} text", "plain }} text"),
         ] {
             assert_eq!(StepRenderer::new(&values()).render(template).unwrap(), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn placeholders_without_a_value_are_recorded() {
+        for (template, expected) in [
+            ("{{topic}} {{none}} {{none.deep}} {{plan.steps.0}}", vec![]),
+            ("{{topc}} {{topic}} {{topc}} {{plan.step}} {{topic.deep}}", vec!["topc", "plan.step", "topic.deep"]),
+            ("{{#if topc}}{{toopic}}{{/if}}{{#if topic}}{{n.x}}{{/if}}", vec!["n.x"]),
+        ] {
+            let values = values();
+            let mut renderer = StepRenderer::new(&values);
+            renderer.render(template).unwrap();
+            assert_eq!(renderer.into_missed(), expected, "{template}");
         }
     }
 

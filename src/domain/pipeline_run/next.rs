@@ -31,6 +31,8 @@ pub struct StepCall {
     pub target: StepTarget,
     /// Input of the step.
     pub input: Value,
+    /// Whether the input is what came before the step, because its manifest names none.
+    pub is_upstream: bool,
 }
 
 /// What does a step.
@@ -173,7 +175,7 @@ fn next_of_tool(
     let params = params.map_err(|error| failure(&place, &error.into()))?;
     let input = Value::Object(params);
     check_depth(&input).map_err(|error| failure(&place, &error))?;
-    let call = StepCall { key: TOOL_RESULT.to_owned(), target: StepTarget::Tool(tool), input };
+    let call = StepCall { key: TOOL_RESULT.to_owned(), target: StepTarget::Tool(tool), input, is_upstream: false };
     state.note_begun(&call.key, place, turn, 0);
     Ok(Some(vec![call]))
 }
@@ -199,7 +201,7 @@ fn begin_step(state: &PipelineState, step: &PipelineStep, at: usize) -> Result<O
         None => state.upstream.clone(),
     };
     check_depth(&input)?;
-    Ok(Some(StepCall { key: step.state_key.clone(), target, input }))
+    Ok(Some(StepCall { key: step.state_key.clone(), target, input, is_upstream: step.input.is_none() }))
 }
 
 /// Checks that an input can be recorded: a template nests a value deeper with each step.

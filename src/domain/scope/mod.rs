@@ -443,12 +443,15 @@ pub struct DelegateContext {
     /// nested pipelines with `/` between them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
+    /// Whether the input is what came before the step of a pipeline: inputs that its agent doesn't name are left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub upstream: bool,
 }
 
 impl DelegateContext {
     /// Whether it has neither sections nor a prompt, and is for no step.
     pub const fn is_empty(&self) -> bool {
-        self.scoped.is_empty() && self.anonymous.is_none() && self.step.is_none()
+        self.scoped.is_empty() && self.anonymous.is_none() && self.step.is_none() && !self.upstream
     }
 
     /// Whether its job is done by no other agent than the caller's: it closes no cycle.
@@ -476,4 +479,7 @@ pub struct Delegate {
     /// Place of the step that an agent without an id does, in the pipeline of the caller's agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
+    /// Whether the input is what came before the step of a pipeline.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub upstream: bool,
 }

@@ -47,6 +47,7 @@ impl AgentConfig {
             found.extend(entry.operation().and_then(|path| unknown_operation(&place, path, known)));
         }
         found.extend(naming_errors(self));
+        found.extend(self.misspelt_inputs());
         for (at, entry) in self.context.iter().enumerate() {
             if let ContextEntry::Full(full) = entry
                 && let Some(path) = &full.op

@@ -62,7 +62,7 @@ fn state_of_task(turn_input: &TurnInput, pipeline: &Pipeline, job: &JobId) -> Re
         state.clone()
     } else {
         let input = turn_input.plan.input().cloned().unwrap_or_default();
-        let values = inputs::values(turn_input.config.input_schema.as_ref(), &input);
+        let values = turn_input.plan.input_values(turn_input.config.input_schema.as_ref(), &input);
         let mut values = values.map_err(|error| StepFailure::new(ErrorCode::Refused, &error.to_string()))?;
         // No caller writes the output of a step before it runs.
         let is_output = |name: &str| {
@@ -134,17 +134,17 @@ fn record_calls(
 /// Returns the call of a step as the transcript shows it, and as it is made.
 fn plan_step(turn_input: &TurnInput, at: usize, call: StepCall, tools: &ToolTable) -> (ToolCall, PlannedCall) {
     let id = format!("step_{}_{at}", turn_input.turn);
-    let StepCall { key, target, input } = call;
+    let StepCall { key, target, input, is_upstream: upstream } = call;
     let agent = match target {
         StepTarget::Tool(tool) => {
             let mut said = ToolCall { id, name: tool, arguments: Arguments::Json(input) };
             let planned = plan::plan_call(&mut said, tools, &Sections::default());
             return (said, planned);
         }
-        StepTarget::Agent(agent) => Delegate { agent: Some(agent), ..Delegate::default() },
+        StepTarget::Agent(agent) => Delegate { agent: Some(agent), upstream, ..Delegate::default() },
         StepTarget::Inline(step) => {
             let above = turn_input.plan.step().map(|above| format!("{above}/")).unwrap_or_default();
-            Delegate { step: Some(format!("{above}{step}:{key}")), ..Delegate::default() }
+            Delegate { step: Some(format!("{above}{step}:{key}")), upstream, ..Delegate::default() }
         }
     };
     let arguments = Arguments::Json(input.clone());

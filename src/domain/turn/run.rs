@@ -72,6 +72,8 @@ pub struct Plan {
     pub results: Vec<PendingEvent>,
     /// Events that need no model: tasks that ended from outside, results that no job waits for.
     pub settled: Vec<PendingEvent>,
+    /// Placeholders of the agent's `taskPrompt` without a value.
+    pub missed: Vec<String>,
 }
 
 /// What the worker does next with a session.
@@ -477,6 +479,7 @@ impl Plan {
             messages: self.messages.iter().map(with_key).collect(),
             pending: pending.map(|(job, p)| (job.clone(), p.clone())).collect(),
             remind,
+            missed: self.missed.clone(),
         }
     }
 

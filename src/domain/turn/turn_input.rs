@@ -3,7 +3,7 @@
 use super::fallback::ModelCalls;
 use super::final_turn::FinalTurn;
 use super::run::{Plan, SessionRun};
-use crate::agent::{AgentConfig, AgentRecord, CompletionRule};
+use crate::agent::{AgentConfig, AgentRecord, CompletionRule, ServedAgent};
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
 use crate::authority::policy::Policy;
@@ -76,7 +76,7 @@ impl TurnInput {
     /// others. A turn that is run again because the store lost it serves that event again.
     pub fn reply_start(&self) -> ReplyStart {
         let start = self.start;
-        let Plan { task, messages, results, settled: _ } = &self.plan;
+        let Plan { task, messages, results, settled: _, missed: _ } = &self.plan;
         let others = messages.iter().chain(results).map(|pending| pending.event.received).min();
         match task.as_ref().map(|task| task.event.received).or(others) {
             Some(received) => ReplyStart::Served { start, received },
@@ -216,11 +216,13 @@ impl Plan {
     pub fn take_agent(&mut self, agent: &AgentRecord) -> (Option<Box<AgentRecord>>, Option<TaskRefusal>) {
         match self.served_agent(agent) {
             Ok(served) => {
+                let (served, missed) = served.map_or((None, Vec::new()), |served| (Some(served.agent), served.missed));
                 let prompt = served.as_ref().and_then(|served| served.config.task_prompt.clone());
                 if let (Some(prompt), Some(task)) = (prompt, &mut self.task)
                     && let Payload::Task { input, .. } = &mut task.event.payload
                 {
                     *input = Value::String(prompt);
+                    self.missed = missed;
                 }
                 (served.map(Box::new), None)
             }
@@ -228,9 +230,21 @@ impl Plan {
         }
     }
 
-    fn served_agent(&self, agent: &AgentRecord) -> Result<Option<AgentRecord>, TaskRefusal> {
+    /// Returns the values of the task's input by name.
+    pub(super) fn input_values(
+        &self,
+        schema: Option<&Value>,
+        input: &Value,
+    ) -> Result<Map<String, Value>, TaskInputError> {
+        if self.handed_sections().is_some_and(|handed| handed.upstream) {
+            return inputs::values(schema, &inputs::keep_known(schema, input));
+        }
+        inputs::values(schema, input)
+    }
+
+    fn served_agent(&self, agent: &AgentRecord) -> Result<Option<ServedAgent>, TaskRefusal> {
         if let Some(prompt) = self.handed_sections().and_then(|handed| handed.anonymous.as_deref()) {
-            return Ok(Some(agent.as_anonymous(prompt)));
+            return Ok(Some(agent.as_anonymous(prompt).into()));
         }
         let of_step = match self.step() {
             Some(step) => Some(agent.as_step(step).ok_or_else(|| TaskRefusal::NoStep(step.to_owned()))?),
@@ -238,10 +252,10 @@ impl Plan {
         };
         let config = of_step.as_ref().map_or(&agent.config, |of_step| &of_step.config);
         if !config.uses_task_input() {
-            return Ok(of_step);
+            return Ok(of_step.map(ServedAgent::from));
         }
         let values = match self.input() {
-            Some(input) => inputs::values(config.input_schema.as_ref(), input)?,
+            Some(input) => self.input_values(config.input_schema.as_ref(), input)?,
             None => Map::new(),
         };
         let served = of_step.unwrap_or_else(|| agent.clone());

@@ -47,7 +47,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
         input: arguments,
         caller: Some(call.caller.name.clone()),
         envelope: delegated_envelope(call, site, None)?,
-        handed: DelegateContext { anonymous, step: to.step.clone(), ..handed_sections(site) },
+        handed: DelegateContext { anonymous, step: to.step.clone(), upstream: to.upstream, ..handed_sections(site) },
         output_path: to.output_path.clone(),
         ..Submission::default()
     };

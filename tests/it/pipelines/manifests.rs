@@ -115,6 +115,10 @@ fn every_manifest_runs_with_a_scripted_model() {
         let job: Value = serde_json::from_str(&done).unwrap_or_else(|_| panic!("{agent}: {done}"));
         assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &expected), "{agent} {input}: {job}");
     }
+    for agent in ["digest", "mood"] {
+        let refused = up.run(&["submit", agent, r#"{"topc": "bees"}"#, "--wait"]);
+        assert!(refused.err.contains("no input is named `topc`"), "{agent}: {refused:?}");
+    }
 }
 
 #[test]
@@ -139,6 +143,17 @@ fn what_has_no_meaning_is_refused_by_name() {
             "code.yaml",
             "kind: sequential\nsteps:\n  - { ref: a, when: '{{userQuery}} + 1 == 2' }\n".to_owned(),
             "there are comparisons and no other expressions",
+        ),
+        (
+            "prompt.yaml",
+            "kind: llm\nmodel: openai/x\ninputSchema: { topic: string }\ninstruction: a\nprompt: 'do {{topc}}'\n"
+                .to_owned(),
+            "`taskPrompt`: no input is named `topc`, did you mean `topic`",
+        ),
+        (
+            "params.yaml",
+            "kind: tool\ntool: { kind: local, name: f }\nparams: { k: 1 }\n".to_owned(),
+            "`params`: belongs into `tool`",
         ),
         (
             "secret.yaml",

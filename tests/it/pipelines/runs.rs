@@ -5,9 +5,11 @@ use crate::support::venue::{TestVenue, all_jobs};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
+use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::venue::jobs;
+use trellis::venue::{jobs, ledger};
 
 pub(super) const RULES: &str = r#"
 [[rule]]
@@ -200,4 +202,40 @@ async fn a_message_to_a_pipeline_is_answered_with_a_note() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("the message is never read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_without_input_takes_what_it_names() {
+    let mut typed = inline("FIRST {{text}}");
+    typed["inputSchema"] = json!({"type": "object", "properties": {"text": {}}, "additionalProperties": false});
+    let steps = json!([{"stateKey": "own", "agent": typed}, {"stateKey": "other", "ref": "typed"}]);
+    let (venue, _dir) = venue(steps, "parallel").await;
+    venue.agent("typed", typed).await;
+    let job = venue.run("flow", "t1", json!({"text": "x", "more": 1})).await;
+    assert_eq!(job.result.unwrap().output, Some(json!({"own": "one", "other": "one"})));
+    let (code, text) = error(&venue.run("typed", "t2", json!({"text": "x", "txet": 1})).await);
+    assert_eq!(code, Some(ErrorCode::Refused));
+    assert!(text.contains("no input is named `txet`, did you mean `text`"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_placeholder_of_the_task_without_a_value_is_listed() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    let writer = |strict: bool| {
+        let mut config = inline("FIRST");
+        config["taskPrompt"] = json!("do {{topc}} {{userQuery}}");
+        config["strictPlaceholders"] = json!(strict);
+        config
+    };
+    venue.agent("lenient", writer(false)).await;
+    venue.agent("strict", writer(true)).await;
+    venue.worker();
+    let job = venue.run("lenient", "t1", json!("go")).await;
+    assert_eq!(job.status, JobStatus::Complete);
+    let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+    let shown = ledger::load(&*venue.venue.store, &venue.owner, &session, 1).await.unwrap().unwrap();
+    let inputs = shown.seen.unwrap().inputs.unwrap();
+    assert_eq!(assemble(&inputs).unwrap().ledger.unresolved, ["topc"]);
+    let (_, text) = error(&venue.run("strict", "t2", json!("go")).await);
+    assert!(text.contains("no value for the placeholders `topc` in `taskPrompt`"), "{text}");
 }

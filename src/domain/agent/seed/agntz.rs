@@ -349,7 +349,7 @@ mod tests {
             "mood": {"type": ["string", "null"], "enum": ["up", null]}
         });
         let expected = json!({
-            "inputSchema": {"type": "object", "properties": properties}, "taskPrompt": "On {{topic}}",
+            "inputSchema": {"type": "object", "properties": properties, "additionalProperties": false}, "taskPrompt": "On {{topic}}",
             "systemPrompt": "Help.\n\nExamples:\n\nInput: \\${a} \\{{b}}\nOutput: {\"c\":1}\n"
         });
         assert_eq!(read(&given), Ok(expected));

@@ -60,6 +60,9 @@ pub(super) fn move_pipeline(kind: &str, config: &mut ConfigMap) -> Result<(), Da
         None => {}
     }
     if kind == "tool" {
+        if config.contains_key("params") {
+            return invalid("`params`: belongs into `tool`, as `tool: {kind: …, name: …, params: {…}}`");
+        }
         read_tool(config, &mut pipeline)?;
     }
     config.insert("pipeline".into(), Value::Object(pipeline));
@@ -148,7 +151,8 @@ fn local_job(tool: &ConfigMap) -> Result<Value, DataError> {
     Ok(json!({"name": name, "description": description, "input": input, "jobs": {"queue": name}}))
 }
 
-/// Replaces the schema of an input in short, `topic: string`, by one whose properties are null where they are absent.
+/// Replaces the schema of an input in short, `topic: string`, by one whose properties are null where they are absent, and
+/// which has no others.
 pub(super) fn set_input_schema(
     config: &mut ConfigMap,
     property_schema: impl Fn(&Value) -> Value,
@@ -164,7 +168,8 @@ pub(super) fn set_input_schema(
         return Ok(());
     }
     let properties: ConfigMap = given.iter().map(|(name, of)| (name.clone(), nullable(property_schema(of)))).collect();
-    config.insert("inputSchema".into(), json!({"type": "object", "properties": properties}));
+    let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    config.insert("inputSchema".into(), schema);
     Ok(())
 }
 
@@ -243,7 +248,7 @@ mod tests {
             config.input_schema,
             Some(json!({"type": "object", "properties": {
                 "topic": {"type": ["string", "null"]}, "tone": {"type": ["string", "null"], "default": "plain"}
-            }}))
+            }, "additionalProperties": false}))
         );
     }
 
@@ -299,6 +304,10 @@ mod tests {
                 "`pipeline.steps[0].agent`: `kind`: expected",
             ),
             (json!({"kind": "tool"}), "`tool`: expected a map"),
+            (
+                json!({"kind": "tool", "tool": {"kind": "local", "name": "x"}, "params": {"n": 1}}),
+                "`params`: belongs into `tool`",
+            ),
             (json!({"kind": "tool", "tool": {"kind": "callback", "name": "x"}}), "is for models"),
             (json!({"kind": "tool", "tool": {"kind": "shell"}}), "`tool.kind`: expected `mcp`, `http` or `local`"),
             (

@@ -23,6 +23,7 @@
 //! | `goals` | the frames above, and the compacted turns |
 //! | `remind` | the reminder |
 //! | `last` | the note that the task ends with the turn |
+//! | `missed […]` | placeholders of the `taskPrompt` without a value |
 //! | `transcript [first,last,count]` | turn records by number |
 //! | `row […]` | a row of the ledger |
 //! | `values …`, `unresolved …`, `cut …`, `used …`, `prefix …`, `prompt …` | other fields of the ledger |

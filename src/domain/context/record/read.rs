@@ -232,6 +232,7 @@ impl<'m> RecordReader<'m> {
         }
         served.remind = self.find("remind").is_some();
         served.last = self.find("last").is_some();
+        served.missed = self.find("missed").map_or(Ok(Vec::new()), |found| parse(found.about))?;
         Ok(served)
     }
 

@@ -242,6 +242,7 @@ impl Random {
                 compacted: vec![CompactedTurns { to: 3, authority: Authority::default(), bound: Authority::default() }],
             },
             last: self.below(2) == 0,
+            missed: self.maybe("topc".to_owned()).into_iter().collect(),
         };
         let items: Vec<_> = (0..self.below(6)).map(|_| self.item()).collect();
         let Value::Object(session) = json!({"session.name": self.text(), "unused": UNUSED}) else { unreachable!() };

@@ -165,7 +165,7 @@ impl ManifestWriter<'_> {
     }
 
     fn write_served_events(&mut self, served: &ServedEvents) {
-        let ServedEvents { task, results, messages, pending, remind, goals, last } = served;
+        let ServedEvents { task, results, messages, pending, remind, goals, last, missed } = served;
         if let Some(task) = task {
             self.component("task".into(), &json(task));
         }
@@ -187,6 +187,9 @@ impl ManifestWriter<'_> {
         }
         if *last {
             self.lines.push("last".into());
+        }
+        if !missed.is_empty() {
+            self.lines.push(format!("missed {}", json(missed)));
         }
     }
 
