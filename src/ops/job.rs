@@ -67,6 +67,8 @@ struct RunOperation {
 /// operation, whose needs and effect count.
 impl Operation for RunOperation {
     const PATH: &'static str = RUN;
+    /// What is run may take them.
+    const TAKES_SECTIONS: bool = true;
     // A call has the effect of the operation that it runs; this one is for callers that don't resolve it.
     const EFFECT: Effect = Effect::Once;
 

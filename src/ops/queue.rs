@@ -72,6 +72,7 @@ struct Publish {
 impl Operation for Publish {
     const PATH: &'static str = PUBLISH;
     const EFFECT: Effect = Effect::Idempotent;
+    const TAKES_SECTIONS: bool = true;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         let bytes = self.queue.as_str().len();
@@ -117,6 +118,10 @@ pub(super) fn declared_calls(declared: &JobsDeclaration) -> Arc<dyn RuntimeCall>
 impl RuntimeCall for DeclaredJob {
     fn more_needs(&self, _: &Value) -> Result<Vec<Need>, OpError> {
         Need::only("queue/publish", ResourcePath::queue(&self.0.queue))
+    }
+
+    fn takes_sections(&self) -> bool {
+        Publish::TAKES_SECTIONS
     }
 
     async fn run(&self, arguments: Value, call: &Invocation<'_>) -> Result<OpOutput, OpError> {

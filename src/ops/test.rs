@@ -19,9 +19,12 @@ pub fn operations() -> Vec<RegisteredOperation> {
     ]
 }
 
-/// Defines one of these operations by its description, path, effect and function.
+/// Defines one of these operations by its description, path, effect, whether it takes sections, and its function.
 macro_rules! test {
     ($about:literal $name:ident $path:literal $effect:ident $run:expr) => {
+        test!($about $name $path $effect false $run);
+    };
+    ($about:literal $name:ident $path:literal $effect:ident $takes:literal $run:expr) => {
         #[doc = $about]
         #[derive(Deserialize, JsonSchema)]
         struct $name(Map<String, Value>);
@@ -29,6 +32,7 @@ macro_rules! test {
         impl Operation for $name {
             const PATH: &'static str = $path;
             const EFFECT: Effect = Effect::$effect;
+            const TAKES_SECTIONS: bool = $takes;
 
             fn needs(&self) -> Result<Vec<Need>, OpError> {
                 Need::none()
@@ -49,7 +53,7 @@ test!("Fails with `message`." Fail "v/ops/test/error" Read async |all: Map<_, _>
     let message = all.get("message").and_then(Value::as_str);
     Err::<Value, _>(OpError::Failed(message.unwrap_or("this operation always fails").to_owned()))
 });
-test!("Returns its arguments, and what of its caller's context it was given." Scoped "v/ops/test/scoped" Read
+test!("Returns its arguments, and what of its caller's context it was given." Scoped "v/ops/test/scoped" Read true
     async |all: Map<_, _>, call: &Invocation<'_>| Ok(json!({"arguments": all, "scoped": call.scoped})));
 
 async fn echo_after_delay(arguments: Map<String, Value>) -> Result<Value, OpError> {

@@ -7,7 +7,7 @@ use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::a2a_client::A2aEndpoint;
 use crate::venue::mcp_client::McpEndpoint;
-use crate::venue::pinned::{self, PinnedPlace, place_warnings};
+use crate::venue::pinned::{self, PinnedPlace, missing_place_secrets, refused_places};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -64,13 +64,20 @@ pub async fn prepare_stored(venue: &Venue, owner: &Owner, path: &str) -> Result<
         || pinned::prepare_stored::<A2aEndpoint>(venue, owner, path).await?)
 }
 
-/// Returns one line for each reason why a place that an agent declares can't be used now.
+/// Returns one line for each place that an agent declares and the venue doesn't call.
+pub fn refused_peers(venue: &Venue, config: &AgentConfig) -> Vec<String> {
+    let mut found = refused_places::<McpEndpoint>(venue, config);
+    found.extend(refused_places::<A2aEndpoint>(venue, config));
+    found
+}
+
+/// Returns one line for each secret of such a place that isn't stored.
 ///
 /// # Errors
 /// The store can't be read.
-pub async fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Result<Vec<String>, StoreError> {
-    let mut found = place_warnings::<McpEndpoint>(venue, owner, config).await?;
-    found.extend(place_warnings::<A2aEndpoint>(venue, owner, config).await?);
+pub async fn missing_secrets(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Result<Vec<String>, StoreError> {
+    let mut found = missing_place_secrets::<McpEndpoint>(venue, owner, config).await?;
+    found.extend(missing_place_secrets::<A2aEndpoint>(venue, owner, config).await?);
     Ok(found)
 }
 

@@ -173,6 +173,7 @@ impl RequestAgent {
 impl Operation for RequestAgent {
     const PATH: &'static str = "v/ops/agent/request";
     const EFFECT: Effect = Effect::Idempotent;
+    const TAKES_SECTIONS: bool = true;
 
     fn needs(&self) -> Result<Vec<Need>, OpError> {
         let (ability, resource) = request_needs(&self.agent_id);

@@ -1,5 +1,6 @@
 //! Parts of a configuration that this venue doesn't know or can't do: warnings, or an error if the caller is strict.
 
+use super::missing_names;
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::Owner;
@@ -9,6 +10,7 @@ use crate::domain::visible::quote_foreign;
 use crate::store::{StoreError, keys};
 use crate::venue::operation::CatalogView;
 use crate::venue::{Venue, declared, outside_tools};
+
 use std::collections::BTreeSet;
 
 /// Why a configuration is refused. Each line is a fault of one of its parts.
@@ -42,6 +44,7 @@ pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<Strin
         list_warnings(venue, owner, &operations, config, bindings)
     };
     let mut found = of_one(config);
+    found.extend(outside_tools::refused_peers(venue, config));
     for (place, inline) in config.inline_agents() {
         found.extend(of_one(&inline).into_iter().map(|line| format!("`{place}`: {line}")));
     }
@@ -75,8 +78,8 @@ fn list_warnings(
 
 /// Returns one line for each model of a configuration that has no key: its secret isn't stored, or this worker's
 /// environment has no such variable. The environments of other workers aren't known here. A process without a worker adds
-/// a line about scripted models whose rules it doesn't see. Servers of the Model Context Protocol that can't be used yet
-/// are told, too.
+/// a line about scripted models whose rules it doesn't see. Secrets of places elsewhere and of declared services, and
+/// agents that others name, have a line where they are missing, too: each may be stored later.
 pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     let inline: Vec<_> =
@@ -101,7 +104,8 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
     }
     found.extend(unseen_rules(venue, config));
     found.extend(inline.iter().filter_map(|(_, config)| unseen_rules(venue, config)));
-    found.extend(outside_tools::warnings(venue, owner, config).await?);
+    found.extend(outside_tools::missing_secrets(venue, owner, config).await?);
+    found.extend(missing_names::warnings(venue, owner, config).await?);
     Ok(found)
 }
 
@@ -131,7 +135,13 @@ pub fn check(
     config: &AgentConfig,
     strict: bool,
 ) -> Result<Vec<String>, ConfigFaultsError> {
-    let mut warnings = check_one(venue, owner, config, strict)?;
+    // Places of inline agents are those of the whole configuration.
+    let refused = outside_tools::refused_peers(venue, config);
+    let mut warnings = check_one(venue, owner, config, strict).map_err(|error| error.with_strict_lines(&refused))?;
+    if strict && !refused.is_empty() {
+        return Err(ConfigFaultsError::Strict { lines: refused });
+    }
+    warnings.extend(refused);
     for (place, inline) in config.inline_agents() {
         let found = check_one(venue, owner, &inline, strict).map_err(|error| error.with_place(&place))?;
         warnings.extend(found.into_iter().map(|line| format!("`{place}`: {line}")));
@@ -140,6 +150,14 @@ pub fn check(
 }
 
 impl ConfigFaultsError {
+    /// Returns the error with more lines that the caller is strict about.
+    fn with_strict_lines(self, more: &[String]) -> Self {
+        match self {
+            Self::Strict { lines } => Self::Strict { lines: [lines, more.to_vec()].concat() },
+            Self::Bindings { .. } | Self::Declared { .. } => self,
+        }
+    }
+
     /// Returns the error of an agent that is written inside of a pipeline.
     fn with_place(self, place: &str) -> Self {
         let placed = |lines: Vec<String>| lines.into_iter().map(|line| format!("`{place}`: {line}")).collect();

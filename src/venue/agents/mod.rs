@@ -6,6 +6,7 @@ pub mod deletion;
 mod error;
 pub mod lifecycle;
 pub mod config_warnings;
+mod missing_names;
 pub mod published;
 pub mod sessions;
 pub mod templates;

@@ -3,6 +3,7 @@
 use super::declarations;
 use crate::domain::a2a::name::{agent_of_path, operation_path};
 use crate::domain::agent::AgentConfig;
+use crate::domain::agent::entry::ContextEntry;
 use crate::domain::agent::tool::{EntryTarget, HARNESS_TOOLS, ToolEntry, tool_name};
 use crate::domain::authority::ability::INVOKE;
 use crate::domain::authority::capability::{ability_covers, covers};
@@ -11,7 +12,7 @@ use crate::domain::declared::{HttpPlan, ToolDeclaration};
 use crate::domain::lattice::catalog::{is_run, is_stored_operation};
 use crate::domain::mcp::name::{TOOLS_CALL, split_path};
 use crate::domain::visible::quote_foreign;
-use crate::venue::operation::{Catalog, CatalogView, RegisteredOperation, offers};
+use crate::venue::operation::{Catalog, CatalogView, Effect, RegisteredOperation, offers};
 use reqwest::Url;
 
 /// What a call of a tool needs, as far as it is known without its arguments.
@@ -34,9 +35,12 @@ pub fn shadowed_names(shared: &CatalogView, config: &AgentConfig) -> Vec<String>
 }
 
 /// Returns a line for each tool that the agent's own capabilities deny, each capability that no tool of the agent can
-/// use, and each declared host that the venue doesn't allow.
+/// use, each tool whose `scopes` hand nothing on, each entry of `context` whose operation can't fill it, and each declared
+/// host that the venue doesn't allow.
 pub fn warnings(catalog: &Catalog, operations: &CatalogView, config: &AgentConfig) -> Vec<String> {
     let mut found = denied_tools(operations, config);
+    found.extend(idle_scopes(operations, config));
+    found.extend(writing_entries(operations, config));
     found.extend(idle_capabilities(operations, config));
     for (at, tool) in declarations(config) {
         found.extend(url_fault(catalog, &tool).map(|fault| format!("`tools[{at}].http.url`: {fault}")));
@@ -92,6 +96,46 @@ fn denied_tools(operations: &CatalogView, config: &AgentConfig) -> Vec<String> {
         }
     }
     found
+}
+
+/// Returns a line for each tool whose operation takes no sections of its caller's context.
+fn idle_scopes(operations: &CatalogView, config: &AgentConfig) -> Vec<String> {
+    let mut found = Vec::new();
+    for (at, entry) in config.tools.iter().enumerate() {
+        let ToolEntry::Named(tool) = entry else { continue };
+        let Some(path) = entry.operation().filter(|_| tool.scopes.is_some()) else { continue };
+        // What a pin stands for is known when it is called; of a place elsewhere no operation takes sections.
+        let takes_none = match operations.resolve(path) {
+            Some(operation) => !operation.spec.takes_sections,
+            None => split_path(path).is_some() || agent_of_path(path).is_some(),
+        };
+        if takes_none {
+            found.push(format!(
+                "`tools[{at}].scopes`: `{}` takes no sections of the context, its calls get none; jobs of external workers, \
+                 `v/ops/agent/request` and delegates take them",
+                quote_foreign(path)
+            ));
+        }
+    }
+    found
+}
+
+/// Returns a line for each entry of `context` whose operation does more than read: it would run again in every turn.
+fn writing_entries(operations: &CatalogView, config: &AgentConfig) -> Vec<String> {
+    let line = |(at, entry): (usize, &ContextEntry)| {
+        let ContextEntry::Full(full) = entry else { return None };
+        let path = full.op.as_deref()?;
+        let operation = operations.resolve(path)?;
+        // The effect of a run is that of what it runs.
+        let is_unfit = operation.spec.effect != Effect::Read && !is_any_run(operations, path);
+        is_unfit.then(|| {
+            format!(
+                "`context[{at}].op`: `{}` does more than read, and only what reads can be context",
+                quote_foreign(path)
+            )
+        })
+    };
+    config.context.iter().enumerate().filter_map(line).collect()
 }
 
 fn declaration_of(entry: &ToolEntry) -> Option<ToolDeclaration> {

@@ -39,6 +39,8 @@ pub struct Spec {
     pub input: Value,
     /// Effect of the operation, which decides whether it may be repeated.
     pub effect: Effect,
+    /// Whether a call does something with the sections of its caller's context.
+    pub takes_sections: bool,
 }
 
 /// Makes a call of valid arguments.
@@ -66,7 +68,8 @@ pub struct RegisteredOperation {
 pub fn operation<T: Operation>() -> RegisteredOperation {
     let (description, input) = schema::describe_type::<T>();
     let validator = jsonschema::validator_for(&input).expect("the catalog's schemas are valid");
-    let spec = Spec { path: T::PATH.into(), description, input, effect: T::EFFECT };
+    let (path, effect, takes_sections) = (T::PATH.into(), T::EFFECT, T::TAKES_SECTIONS);
+    let spec = Spec { path, description, input, effect, takes_sections };
     let validator = InputValidator::Compiled(Arc::new(validator));
     RegisteredOperation { spec, validator, entities: Vec::new(), version: None, parser: Box::new(parse::<T>) }
 }

@@ -343,6 +343,8 @@ pub trait Operation: DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const PATH: &'static str;
     /// Effect of the operation, which decides whether it may be repeated.
     const EFFECT: Effect;
+    /// Whether a call does something with the sections of its caller's context. To any other operation none are handed.
+    const TAKES_SECTIONS: bool = false;
 
     /// Returns the capabilities that the call needs.
     fn needs(&self) -> Result<Vec<Need>, OpError>;

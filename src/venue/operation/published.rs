@@ -42,6 +42,11 @@ pub trait RuntimeCall: Send + Sync {
         None
     }
 
+    /// Whether a call does something with the sections of its caller's context.
+    fn takes_sections(&self) -> bool {
+        false
+    }
+
     /// Runs a call with arguments that fit the schema. Its needs are permitted by then.
     async fn run(&self, arguments: Value, call: &Invocation<'_>) -> Result<OpOutput, OpError>;
 }
@@ -201,11 +206,12 @@ fn register(
     let input = clean_schema(input)?;
     let segments = std::iter::once("ops").chain(source.segments()).chain([name.as_str()]);
     let resource = ResourcePath::at_keys(Namespace::Venue, segments);
+    let takes_sections = runner.takes_sections();
     let parser = move |arguments: Value| -> Result<Box<dyn ParsedCall>, OpError> {
         Ok(Box::new(PublishedCall { resource: resource.clone(), arguments, runner: Arc::clone(&runner) }))
     };
     let validator = InputValidator::Published(SharedValidator::new(&input, recent));
-    let spec = Spec { path, description: clean_text(&description), input, effect };
+    let spec = Spec { path, description: clean_text(&description), input, effect, takes_sections };
     let version = Some(Arc::clone(version));
     Ok(RegisteredOperation { spec, validator, entities: Vec::new(), version, parser: Box::new(parser) })
 }

@@ -17,4 +17,4 @@ pub(crate) use pins::{approve, load, no_change};
 pub(crate) use prepare::{
     PinnedPlace, prepare_path, prepare_preview, prepare_stored, prepare_turn, publish, refresh, watch,
 };
-pub(crate) use warnings::place_warnings;
+pub(crate) use warnings::{missing_place_secrets, refused_places};

@@ -80,6 +80,52 @@ async fn an_unknown_name_is_a_warning_or_an_error_in_strict_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_can_have_no_effect_is_a_warning_and_strict_refuses_it() {
+    let server = Server::start().await;
+    let scopes = json!({"const": ["input"]});
+    let tool = |operation: &str, name: &str| json!({"operation": operation, "name": name, "scopes": scopes});
+    let declared = |more: Value| {
+        let mut tool = json!({"description": "d", "input": {"type": "object", "properties": {}}, "scopes": scopes});
+        tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        tool
+    };
+    let mcp = json!([{"name": "mine", "url": "https://tools.invalid/"}]);
+    let poke = json!({"url": "https://tools.invalid/", "headers": {"Authorization": {"$secret": "s/POKE"}}});
+    let takes_none = |at: usize| format!("`tools[{at}].scopes`: ");
+    let config = json!({
+        "model": "openai/x", "mcp": mcp, "context": [{"op": "v/ops/lattice/write", "input": {}}, {"op": "v/ops/job/run"}],
+        "tools": [
+            tool("v/ops/http/post", "post"), declared(json!({"name": "poke", "http": poke})),
+            tool("v/ops/mcp/mine/add", "add"), tool("v/ops/agent/request", "ask"), tool("v/ops/queue/publish", "give"),
+            declared(json!({"name": "ocr", "jobs": {"queue": "ocr"}})), tool("v/ops/job/run", "any"),
+            json!({"delegate": "nobody", "scopes": scopes}), json!({"name": "note", "description": "d", "scopes": scopes}),
+        ],
+    });
+    let said = server.put("/api/v1/agents/a", config.clone()).await.body(201)["warnings"].to_string();
+    for at in 0..9 {
+        assert_eq!(said.contains(&takes_none(at)), at < 3, "{at}: {said}");
+    }
+    for part in [
+        "`context[0].op`: `v/ops/lattice/write` does more than read",
+        "`mcp[0]`: ",
+        "there is no agent `nobody` yet",
+        "no secret `POKE`",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("context[1]"), "{said}");
+    let host = json!({"model": "openai/x", "mcp": mcp});
+    server.put("/api/v1/agents/b?strict=true", host).await.is_problem(400, "`mcp[0]`: ");
+    let missing = json!({"model": "openai/x", "tools": [{"delegate": "nobody"}]});
+    server.put("/api/v1/agents/b?strict=true", missing).await.body(201);
+    for (place, fine) in [(0, false), (3, true)] {
+        let one = json!({"model": "openai/x", "tools": [config["tools"][place]]});
+        let answer = server.put("/api/v1/agents/c?strict=true", one).await;
+        if fine { drop(answer.body(201)) } else { answer.is_problem(400, "takes no sections of the context") }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_receipt_warns_of_abilities_that_nothing_needs() {
     let server = Server::start().await;
     server.put("/api/v1/agents/a", json!({"model": "openai/gpt-5.4"})).await.body(201);
