@@ -4,7 +4,7 @@
 //! itself after the deadline. With a person's answer goes a mark that stays until the session has the answer: the
 //! process that took it may die in between, and the person sees it answered.
 
-use crate::domain::approval::{Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict};
+use crate::domain::approval::{Approval, ApprovalAnswer, ApprovalSubject, ApprovalVerdict, with_fixed};
 use crate::domain::authority::ResourcePath;
 use crate::domain::event::mailbox_key;
 use crate::domain::event::{Event, Payload};
@@ -414,10 +414,11 @@ async fn check(
         _ => OpError::Invalid(error.to_string()),
     })?;
     if let (
-        ApprovalSubject::Call { operation, arguments, .. },
+        ApprovalSubject::Call { operation, arguments, fixed, .. },
         ApprovalVerdict::Approved { arguments: Some(edited), .. },
     ) = (&approval.subject, verdict)
     {
+        let edited = with_fixed(arguments, edited, fixed);
         let agent = &approval.session.agent;
         let catalog = match agents::get(venue, &caller.owner, agent).await? {
             Some((record, _)) => {
@@ -438,15 +439,15 @@ async fn check(
         if let Some(name) = trusted.into_iter().find(|name| edited.get(*name) != arguments.get(*name)) {
             return Err(OpError::Invalid(format!("argument `{name}` of `{operation}` can't be given in an approval")));
         }
-        // A delegate's task and the arguments of a tool that is no operation may be any map.
-        if found.is_some() {
-            // The caller has seen the arguments and writes others, so an error may show them.
-            dispatch::resolve_call(&catalog, operation, edited.clone(), false)?.needs()?;
-        }
-        if dispatch::hides(&catalog, operation, edited) {
+        if dispatch::hides(&catalog, operation, &edited) {
             return Err(OpError::Invalid(
                 "the arguments hold a value that may not be recorded; name a secret instead".into(),
             ));
+        }
+        // A delegate's task and the arguments of a tool that is no operation may be any map.
+        if found.is_some() {
+            // The caller has seen the arguments and writes others, so an error may show them.
+            dispatch::resolve_call(&catalog, operation, edited, false)?.needs()?;
         }
     }
     Ok(())

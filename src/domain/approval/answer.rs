@@ -260,6 +260,17 @@ pub(super) fn check_edit(original: &Value, edited: &Value, fixed: &[String]) -> 
     }
 }
 
+/// Returns edited arguments with those of `fixed` that the edit leaves out: the runtime fills them in again.
+pub fn with_fixed(original: &Value, edited: &Value, fixed: &[String]) -> Value {
+    let mut whole = edited.clone();
+    if let (Value::Object(whole), Value::Object(original)) = (&mut whole, original) {
+        for name in fixed.iter().filter(|name| !whole.contains_key(*name)).cloned().collect::<Vec<_>>() {
+            whole.extend(original.get(&name).map(|value| (name, value.clone())));
+        }
+    }
+    whole
+}
+
 pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> Result<(), AnswerError> {
     let wrong = |id: &str, rule: String| Err(AnswerError::Question { id: id.to_owned(), rule });
     if let Some(id) = answers.keys().find(|id| !asks.iter().any(|ask| ask.id == **id)) {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 pub use answer::{
     AnswerBody, AnswerError, ApprovalAnswer, ApprovalVerdict, DecidedCall, GivenAnswer, QuestionsError, Ruling,
-    check_questions,
+    check_questions, with_fixed,
 };
 
 /// A question to a person, with its answer.

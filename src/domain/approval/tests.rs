@@ -155,3 +155,17 @@ fn an_edit_keeps_injected_values_and_secret_references() {
     let filled = super::answer::check_edit(&json!({"to": secret("k")}), &json!({}), &["to".to_owned()]);
     assert_eq!(filled, Ok(()));
 }
+
+#[test]
+fn fixed_arguments_that_an_edit_leaves_out_come_back() {
+    let original = json!({"path": "w/notes", "value": 1});
+    let fixed = ["path".to_owned(), "absent".to_owned()];
+    for (edited, expected) in [
+        (json!({"value": "sun"}), json!({"value": "sun", "path": "w/notes"})),
+        (json!({"path": "w/notes", "value": 2}), json!({"path": "w/notes", "value": 2})),
+        (json!({"path": "w/evil"}), json!({"path": "w/evil"})),
+        (json!("text"), json!("text")),
+    ] {
+        assert_eq!(super::answer::with_fixed(&original, &edited, &fixed), expected, "{edited}");
+    }
+}

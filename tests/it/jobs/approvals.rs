@@ -464,7 +464,14 @@ async fn a_delegate_that_asks_for_sections_waits_and_may_get_fewer() {
 }
 
 #[tokio::test]
-async fn editing_a_call_does_not_change_injected_arguments() {
+async fn an_edit_repeats_injected_arguments_or_leaves_them_out() {
+    for arguments in [json!({"path": "w/paid", "value": 7}), json!({"value": 7})] {
+        edit_with_injection(arguments).await;
+    }
+}
+
+/// Approves a call with a bound and required `path` under these arguments.
+async fn edit_with_injection(given: Value) {
     let (venue, _dir) = venue().await;
     venue.worker();
     let mut config = pay();
@@ -480,7 +487,7 @@ async fn editing_a_call_does_not_change_injected_arguments() {
         let refused = decide(&venue, &asked, edited(arguments)).await.unwrap_err().to_string();
         assert!(refused.contains("argument `path` is filled in by the venue"), "{refused}");
     }
-    decide(&venue, &asked, edited(json!({"path": "w/paid", "value": 7}))).await.unwrap();
+    decide(&venue, &asked, edited(given)).await.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
     assert_eq!((paid(&venue).await, venue.read("w/evil").await), (Some(json!([7])), None));
     let head = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap().head;
