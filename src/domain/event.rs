@@ -12,7 +12,7 @@ use crate::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::job::{JobHead, JobResult};
 use crate::limits::REPLY_SUBJECT_BYTES;
 use crate::lineage::Lineage;
-use crate::load::Load;
+use crate::load::{Load, read_requested};
 use crate::priority::Priority;
 use crate::scope::DelegateContext;
 use crate::time::Millis;
@@ -193,8 +193,9 @@ pub struct Submission {
     /// What the task and everything under it may use at most.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
-    /// Paths that the session shows from the first turn of this request on.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Paths that the session shows from the first turn of this request on, each alone or as `{path, label, budget}`.
+    #[schemars(with = "Vec<Value>")]
+    #[serde(default, deserialize_with = "read_requested", skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
     /// Where a task's output is written with the commit that completes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

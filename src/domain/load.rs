@@ -1,13 +1,13 @@
 //! Loads: paths that an agent asked to see in its next turns, at the level of the agent, of the session or of the
 //! active goal. An inner level shadows an outer one.
 
-use crate::decode;
+use crate::decode::{self, DataError};
 use crate::lattice::{Path, PathError};
 use crate::limits::CONTEXT_LABEL_BYTES;
 use crate::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
 use crate::visible::check_line;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// A loaded path.
@@ -21,6 +21,38 @@ pub struct Load {
     /// Bytes, 256–10,000.
     #[schemars(range(min = 256, max = 10_000))]
     pub budget: usize,
+}
+
+/// A load as a request names it: a path, or a map of the path with its heading and its budget.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Value")]
+struct RequestedLoad(Load);
+
+/// The map of a requested load.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestedOptions {
+    path: String,
+    label: Option<String>,
+    budget: Option<usize>,
+}
+
+impl TryFrom<Value> for RequestedLoad {
+    type Error = DataError;
+
+    fn try_from(value: Value) -> Result<Self, DataError> {
+        let RequestedOptions { path, label, budget } = match value {
+            Value::String(path) => RequestedOptions { path, label: None, budget: None },
+            other => decode::into_type(other)?,
+        };
+        Ok(Self(Load { path, label, budget: budget.unwrap_or(LOAD_BYTES_DEFAULT) }))
+    }
+}
+
+/// Reads the loads of a request, each as a path or as a map; a budget that isn't given is the default.
+pub fn read_requested<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Load>, D::Error> {
+    let requested = Vec::<RequestedLoad>::deserialize(from)?;
+    Ok(requested.into_iter().map(|RequestedLoad(load)| load).collect())
 }
 
 /// Level at which a path is loaded.
@@ -238,6 +270,27 @@ mod tests {
 
     fn load(path: &str, budget: u64, level: &str) -> LoadChange {
         LoadChange::from_load_call(&json!({"path": path, "budget": budget, "level": level}), false).unwrap().1
+    }
+
+    #[test]
+    fn a_request_names_loads_by_path_or_with_options() {
+        let read = |given: &Value| read_requested(given.clone()).map_err(|error| error.to_string());
+        let load = |label: Option<&str>, budget| Load { path: "w/x".into(), label: label.map(str::to_owned), budget };
+        for (given, expected) in [
+            (json!(["w/x"]), load(None, 500)),
+            (json!([{"path": "w/x"}]), load(None, 500)),
+            (json!([{"path": "w/x", "label": "X", "budget": 900}]), load(Some("X"), 900)),
+        ] {
+            assert_eq!(read(&given), Ok(vec![expected]), "{given}");
+        }
+        for (given, expected) in [
+            (json!([7]), "expected a map"),
+            (json!([{"label": "x"}]), "`path`"),
+            (json!([{"path": "w/x", "bugdet": 5}]), "bugdet"),
+        ] {
+            let error = read(&given).unwrap_err();
+            assert!(error.contains(expected), "{given}: {error}");
+        }
     }
 
     #[test]

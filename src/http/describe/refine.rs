@@ -5,7 +5,7 @@ use crate::domain::authority::grant::MAX_GRANTS;
 use crate::domain::event::NAME;
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
-use crate::domain::limits::{ASSET_DESCRIPTION_BYTES, CONTEXT_IDS, LOADS};
+use crate::domain::limits::{ASSET_DESCRIPTION_BYTES, CONTEXT_IDS, LOAD_BYTES, LOADS};
 use crate::domain::patch::merge;
 use crate::ops::job::BatchAction;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -120,12 +120,18 @@ pub(super) fn type_rules() -> [(&'static str, Value); 2] {
         },
     ]}});
     let buckets = json!({"maxItems": CONTEXT_IDS, "items": {"pattern": RESOURCES}});
+    let path = json!({"type": "string", "pattern": lattice_path("")});
+    let budget = json!({"type": ["integer", "null"], "minimum": LOAD_BYTES.start(), "maximum": LOAD_BYTES.end()});
+    let loads = json!({"maxItems": LOADS, "items": {"anyOf": [path, {
+        "type": "object", "required": ["path"], "additionalProperties": false,
+        "properties": {"path": path, "label": {"type": ["string", "null"], "pattern": LABEL}, "budget": budget},
+    }]}});
     let output = "^/?[wo](/(?!\\.{1,2}(/|$))[^/\\u0000-\\u001f\\u007f-\\u009f]{1,256}){1,31}/?$";
     [
         (
             "Submission",
             json!({"properties": {
-                "context": grants, "contextIds": buckets, "loads": {"maxItems": LOADS}, "outputPath": {"pattern": output},
+                "context": grants, "contextIds": buckets, "loads": loads, "outputPath": {"pattern": output},
             }}),
         ),
         ("Load", json!({"properties": {"path": {"pattern": lattice_path("")}, "label": {"pattern": LABEL}}})),
