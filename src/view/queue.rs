@@ -17,6 +17,9 @@ pub struct SubmissionStatusView {
     pub status: JobStatus,
     /// Why it waits; null while it runs, and after its end.
     pub waiting: Option<WaitView>,
+    /// Why there can be no such submission: the question has no legal id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Answer to a direct submission that is admitted, as `JetStream` acknowledges a publish, with what the submitter needs.

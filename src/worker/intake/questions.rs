@@ -3,7 +3,7 @@
 use super::callers::verify_asker;
 use crate::bus::{JobQuestion, LiveSubject};
 use crate::domain::event::is_answer_allowed;
-use crate::domain::ids::{EventId, JobId};
+use crate::domain::ids::{EventId, IdError, JobId};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::reader::JobVisibility;
 use crate::domain::wait::WaitReason;
@@ -48,15 +48,36 @@ async fn answer(worker: &Worker, question: &JobQuestion) -> Option<SubmissionSta
     if !is_answer_allowed(&question.reply, Some(owner), is_verified) {
         return None;
     }
-    let id = EventId::new(std::str::from_utf8(&question.body).ok()?).ok()?;
-    let id = JobId::derive(&venue.key, owner, &id);
+    let id = match read_id(&question.body) {
+        Ok(id) => JobId::derive(&venue.key, owner, &id),
+        Err(error) => {
+            let error = Some(format!("the body of a question is the id of a submission: {error}"));
+            return Some(SubmissionStatusView { job: None, status: JobStatus::Rejected, waiting: None, error });
+        }
+    };
     let is_seen = |job: &Job| caller.reader().visibility(&job.head) != JobVisibility::Nothing;
     // A caller who may see nothing of a job gets the answer about one that doesn't exist.
     let Some(mut job) = jobs::read_for_people(venue, owner, &id).await.ok()?.filter(is_seen) else {
         let waiting = Some(WaitView::from(&WaitReason::NotAdmitted));
-        return Some(SubmissionStatusView { job: None, status: JobStatus::Pending, waiting });
+        return Some(SubmissionStatusView { job: None, status: JobStatus::Pending, waiting, error: None });
     };
     waits::explain(venue, owner, &caller.reader(), &mut job).await.ok()?;
     let JobView { status, waiting, .. } = JobView::for_reader(&job, &caller.reader());
-    Some(SubmissionStatusView { job: Some(id), status, waiting })
+    Some(SubmissionStatusView { job: Some(id), status, waiting, error: None })
+}
+
+/// Returns the id of the submission that a question is about.
+fn read_id(body: &[u8]) -> Result<EventId, QuestionError> {
+    Ok(EventId::new(std::str::from_utf8(body)?)?)
+}
+
+/// Why a question names no submission.
+#[derive(Debug, thiserror::Error)]
+enum QuestionError {
+    /// The body is no text.
+    #[error(transparent)]
+    Text(#[from] std::str::Utf8Error),
+    /// The text is no id.
+    #[error(transparent)]
+    Id(#[from] IdError),
 }

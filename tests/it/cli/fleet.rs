@@ -166,6 +166,18 @@ async fn a_question_is_answered_to_an_inbox_of_its_owner_alone() {
     let answer = ask_workers(&client, &ask, &[&elsewhere, &others, &own], &mut heard[2]).await;
     let answer: serde_json::Value = serde_json::from_slice(&answer.payload).unwrap();
     assert_eq!(answer["waiting"]["kind"], "not-admitted");
+    for (body, expected) in [("a b", "id of a submission"), ("venue:1", "made by the venue alone")] {
+        client.publish_with_reply(ask.clone(), own.clone(), body.into()).await.unwrap();
+        let refused = loop {
+            let message = tokio::time::timeout(Duration::from_mins(1), heard[2].next()).await.unwrap().unwrap();
+            let answer: serde_json::Value = serde_json::from_slice(&message.payload).unwrap_or_default();
+            // The earlier question may have been asked more than once.
+            if answer["status"] == "REJECTED" {
+                break answer;
+            }
+        };
+        assert!(refused["error"].as_str().unwrap().contains(expected), "{refused}");
+    }
     for inbox in &mut heard[..2] {
         while let Ok(Some(message)) = tokio::time::timeout(Duration::from_millis(300), inbox.next()).await {
             assert!(message.payload.is_empty(), "{message:?}");
