@@ -128,7 +128,10 @@ fn describe(out: CommandOutput, detail: &McpServerDetailView) -> String {
         })
         .collect();
     text.push_str("\n\n");
-    text.push_str(&out.table(&["TOOL", "EFFECT", "WHAT IT DOES"], &rows));
+    match no_tools_reason(detail) {
+        Some(reason) => text.push_str(&reason),
+        None => text.push_str(&out.table(&["TOOL", "EFFECT", "WHAT IT DOES"], &rows)),
+    }
     let unused = detail.skipped.iter().map(|tool| format!("\nnot used: {}: {}", cell(&tool.name), cell(&tool.reason)));
     text.extend(unused);
     if let Some(change) = &detail.change {
@@ -142,6 +145,23 @@ fn describe(out: CommandOutput, detail: &McpServerDetailView) -> String {
         text.push_str(&out.bold(&command));
     }
     text
+}
+
+/// Returns why a server has no tools; `None` if it has any.
+fn no_tools_reason(detail: &McpServerDetailView) -> Option<String> {
+    let McpServerDetailView { server, tools, skipped, .. } = detail;
+    if !tools.is_empty() {
+        return None;
+    }
+    let agent = server.agent.as_ref().map(|agent| format!(" --agent {}", escape_data(agent))).unwrap_or_default();
+    Some(match (server.approved, skipped.len()) {
+        (None, _) => format!(
+            "no tools yet: the server is asked at its first use, or now by `trellis mcp refresh {}{agent}`",
+            escape_data(&server.name)
+        ),
+        (Some(_), 0) => "no tools: the server offers none that its `tools` allow".to_owned(),
+        (Some(_), _) => "no tools: none that the server offers can be used".to_owned(),
+    })
 }
 
 /// Returns the lines of one difference: what was, and what is.
@@ -165,6 +185,25 @@ pub(super) fn value_lines(sign: char, value: &serde_json::Value) -> String {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_server_without_tools_says_why() {
+        for (server, skipped, expected) in [
+            (
+                json!({}),
+                json!([]),
+                "the server is asked at its first use, or now by `trellis mcp refresh wiki --agent a`",
+            ),
+            (json!({"approved": 5}), json!([]), "the server offers none that its `tools` allow"),
+            (json!({"approved": 5}), json!([{"name": "x", "reason": "y"}]), "can be used"),
+        ] {
+            let mut whole = json!({"name": "wiki", "agent": "a", "url": "https://h/", "tools": 0, "changed": 0});
+            whole.as_object_mut().unwrap().extend(server.as_object().unwrap().clone());
+            let detail = json!({"server": whole, "tools": [], "skipped": skipped});
+            let reason = no_tools_reason(&serde_json::from_value(detail).unwrap()).unwrap();
+            assert!(reason.contains(expected), "{reason}");
+        }
+    }
 
     #[test]
     fn a_change_is_shown_line_by_line() {

@@ -222,7 +222,7 @@ impl Issue {
             prf: None,
         };
         if let Err(error) = TokenSubject::parse(&claims.sub) {
-            note(&format!("no venue takes this token, for its `sub`: {error}"));
+            note(&format!("warning: no venue takes this token, for its `sub`: {error}"));
         }
         if let Some(proof) = proof {
             let void = |error| Failure::usage(format!("no venue would take this token with its `--proof`: {error}"));

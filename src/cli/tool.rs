@@ -101,7 +101,13 @@ impl ToolCommand {
                 let is_path = name.contains(['/', ':']);
                 let operation = if is_path { name } else { format!("{DECLARED}{name}") };
                 let request = ToolRunRequest { operation: &operation, input: &input, agent: agent.as_ref() };
-                let result = Client::new(&server)?.post("run", &request).await?;
+                let result = Client::new(&server)?.post("run", &request).await.map_err(|failure| {
+                    if is_path || !failure.text.contains("no operation") {
+                        return failure;
+                    }
+                    let hint = "a tool that isn't declared is named by its path, as `v/ops/lattice/read`";
+                    Failure::new(failure.exit, format!("{}; {hint}", failure.text))
+                })?;
                 context.out.value(&result, || pretty(&result))?;
                 Ok(Exit::Ok)
             }
