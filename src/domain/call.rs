@@ -174,7 +174,7 @@ impl ReplyStart {
     }
 
     /// Returns when the event that the turn serves came in, if that is known.
-    pub const fn received(self) -> Option<Millis> {
+    pub const fn received_at(self) -> Option<Millis> {
         match self {
             Self::Undated(_) | Self::Dated(_) => None,
             Self::Served { received, .. } => Some(received),

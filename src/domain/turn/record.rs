@@ -39,7 +39,7 @@ pub(super) fn turn_record(
         used: Some(recorded.map(|r| r.used.clone()).unwrap_or_default()),
         settles: None,
         dated: matches!(asked_in, Some(ReplyStart::Dated(_))),
-        served: asked_in.and_then(ReplyStart::received),
+        served: asked_in.and_then(ReplyStart::received_at),
         frame: recorded.map_or_else(|| turn_input.state.goals.active_id(), |r| r.frame),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
         erased: false,

@@ -6,7 +6,7 @@ use super::*;
 use crate::agent::{AgentConfig, PromptStyle};
 use crate::authority::Authority;
 use crate::budget::Purse;
-use crate::call::{CallRefusal, ResolvedCall, ToolTarget};
+use crate::call::{CallRefusal, ReplyStart, ResolvedCall, ToolTarget};
 use crate::chat::{Arguments, ToolCall};
 use crate::context::budget::PromptBudget;
 use crate::context::inputs::{Layout, Moment, PromptFrame};
