@@ -2,6 +2,7 @@
 //! active goal. An inner level shadows an outer one.
 
 use crate::decode::{self, DataError};
+use crate::lattice::value::type_name;
 use crate::lattice::{Path, PathError};
 use crate::limits::CONTEXT_LABEL_BYTES;
 use crate::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
@@ -43,7 +44,11 @@ impl TryFrom<Value> for RequestedLoad {
     fn try_from(value: Value) -> Result<Self, DataError> {
         let RequestedOptions { path, label, budget } = match value {
             Value::String(path) => RequestedOptions { path, label: None, budget: None },
-            other => decode::into_type(other)?,
+            map @ Value::Object(_) => decode::into_type(map)?,
+            other => {
+                let found = type_name(&other);
+                return Err(format!("expected a path, or a map with `path`, `label` and `budget`, got {found}").into());
+            }
         };
         Ok(Self(Load { path, label, budget: budget.unwrap_or(LOAD_BYTES_DEFAULT) }))
     }
@@ -284,7 +289,7 @@ mod tests {
             assert_eq!(read(&given), Ok(vec![expected]), "{given}");
         }
         for (given, expected) in [
-            (json!([7]), "expected a map"),
+            (json!([7]), "expected a path, or a map with"),
             (json!([{"label": "x"}]), "`path`"),
             (json!([{"path": "w/x", "bugdet": 5}]), "bugdet"),
         ] {
