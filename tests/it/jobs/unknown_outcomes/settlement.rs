@@ -74,10 +74,12 @@ async fn a_call_with_a_broken_answer_is_unknown_and_not_repeated(on: On) {
     assert!(!page.to_string().contains("10 EUR"), "no argument is in it: {page}");
     let metrics = venue.venue.metrics.encode();
     assert!(metrics.contains("trellis_outcomes_unknown_total{of=\"call\"} 1"), "{metrics}");
-    // The key is a function of the call's place, and each call has its own.
+    // The key is a function of the call's place and of when the task came in, and each call has its own.
+    let job = turns[0].job.as_ref().unwrap();
+    let received = trellis::venue::jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap().head.created;
     let key = SessionKey { agent: "payer".parse().unwrap(), session: session.parse().unwrap() };
     for index in 0..2 {
-        let (owner, start) = (&venue.owner, Some(turns[0].start));
+        let (owner, start) = (&venue.owner, Some(received));
         let place = VenueIdSubject::Call { owner, session: &key, turn: 1, call: index, instance: None, start };
         let id = EventId::of_venue(&venue.venue.key, place);
         let expected =
