@@ -35,6 +35,7 @@ use crate::view::to_json;
 use crate::view::tree::TimelineTurnView;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// Sessions that are read for the status of an agent.
 const SESSIONS: usize = 1_000;
@@ -83,6 +84,20 @@ pub async fn all_ids(venue: &Venue, owner: &Owner) -> Result<Vec<AgentId>, Store
     }
 }
 
+/// Returns `g/<agent>/` of each agent, whether its record can be read or not.
+pub async fn document_prefixes(venue: &Venue, owner: &Owner) -> Result<BTreeSet<String>, StoreError> {
+    let (mut prefixes, mut after) = (BTreeSet::new(), None::<String>);
+    loop {
+        let page = venue.store.scan(owner, keys::AGENTS, after.as_deref(), false, 1).await?;
+        let Some((key, _)) = page.into_iter().next() else { return Ok(prefixes) };
+        let name = key.strip_prefix(keys::AGENTS).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let prefix = format!("{}{name}/", keys::AGENTS);
+        // The record comes first, then the agents whose names begin with this one and `-`, then the agent's documents.
+        after = Some(if key.starts_with(&prefix) { format!("{prefix}~") } else { key });
+        prefixes.insert(prefix);
+    }
+}
+
 /// Lists the agents of an owner by name after `after`, at most `limit`.
 pub async fn list(
     venue: &Venue,
@@ -94,9 +109,9 @@ pub async fn list(
     let mut after = after.map(keys::agent);
     while agents.len() < limit {
         // After the record of `a` comes that of `a-b`, then the documents of `a`, which are skipped.
-        let page = venue.store.scan(owner, "g/", after.as_deref(), false, 1).await?;
+        let page = venue.store.scan(owner, keys::AGENTS, after.as_deref(), false, 1).await?;
         let Some((key, doc)) = page.into_iter().next() else { break };
-        let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let name = key.strip_prefix(keys::AGENTS).and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let is_record = key.matches('/').count() == 1;
         if is_record && let Some(bytes) = doc.value {
             let AgentRecord { id, status, config, .. } = decode(&key, &bytes)?;
