@@ -20,7 +20,7 @@ pub trait PlaceEndpoint: Send + Sync + Sized + 'static {
     type Settings: Clone + PartialEq + Send + Sync;
     /// Reason why it can't be asked with its settings.
     type Error: std::fmt::Display;
-    /// Facts that are kept of it besides the [state](PlaceState) of every place.
+    /// Facts that are kept of it besides the state of every place.
     type Facts: Clone + Default + Send;
 
     /// Makes the endpoint of a place that an agent of this venue names.
