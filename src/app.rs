@@ -73,11 +73,6 @@ pub struct App {
 impl App {
     /// Opens the configured backends. Roles that stay wait for absent servers, with a log line.
     pub async fn open(config: &Config, role: Role, metrics: Arc<Metrics>) -> Result<Self, AppError> {
-        // Boxed for callers whose futures would be too large for a stack.
-        Box::pin(Self::open_parts(config, role, metrics)).await
-    }
-
-    async fn open_parts(config: &Config, role: Role, metrics: Arc<Metrics>) -> Result<Self, AppError> {
         let clock = Clock::system();
         let auth = Arc::new(auth(config, role)?);
         let model = models(config)?;

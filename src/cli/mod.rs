@@ -345,7 +345,7 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
         Command::Spend(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,
         Command::Backup(command) => command.run(context).await,
-        Command::Bench(command) => Box::pin(command.run(context)).await,
+        Command::Bench(command) => command.run(context).await,
         Command::Config(command) => command.run(context),
         Command::Model(command) => command.run(context).await,
         Command::MockLlm(command) => command.run(context).await,

@@ -83,7 +83,7 @@ enum RegistryAccess {
     /// A running server that ends with the drained workers: its own worker is among them.
     EndingServer(RunningServer),
     /// The configured store, opened here.
-    Store(Box<App>),
+    Store(App),
 }
 
 /// Arguments of `v/ops/worker/drain`.
@@ -111,7 +111,7 @@ impl RegistryAccess {
         }
         let app = running::open(config).await?;
         match registry::drain(&app.venue, &whom, "trellis worker drain").await {
-            Ok(told) => Ok((Self::Store(Box::new(app)), told)),
+            Ok(told) => Ok((Self::Store(app), told)),
             Err(error) => {
                 app.close().await;
                 Err(Failure::operation(&error))

@@ -12,7 +12,7 @@ use crate::domain::mcp::result::{MediaContent, ToolAnswer, read_answer};
 use crate::domain::secret::Destination;
 use crate::venue::assets;
 use crate::venue::mcp_client::{McpEndpoint, McpFailure, PeerCall, SessionOwner, resolve_headers};
-use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, mask_result};
+use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site};
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
 use async_trait::async_trait;
@@ -95,9 +95,7 @@ impl ServerTool {
         let late = |_| Err(McpFailure::Silent { seconds: limit.as_secs() });
         let answer = tokio::time::timeout(limit, peer.ask(&asked, &departure)).await.unwrap_or_else(late);
         let may_have_run = !self.is_repeatable && departure.has_left();
-        answer
-            .map(|answer| answer.result)
-            .map_err(|failure| failure.into_op_error(&self.endpoint.display_name(), may_have_run))
+        answer.map(|answer| answer.result).map_err(|failure| peer.op_error(failure, may_have_run))
     }
 
     async fn output(&self, result: Value, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
@@ -158,10 +156,7 @@ impl RuntimeCall for ServerTool {
 
     async fn run(&self, arguments: Value, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         self.check_approval()?;
-        let output = match self.ask(arguments, call).await {
-            Ok(result) => self.output(result, call).await,
-            Err(error) => Err(error),
-        };
-        mask_result(self.endpoint.mask(), output)
+        let result = self.ask(arguments, call).await?;
+        self.output(result, call).await
     }
 }
