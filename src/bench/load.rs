@@ -1,7 +1,7 @@
 //! Load of tasks: agents that answer at once, tasks for them, and the times of their completions.
 
 use super::{BenchError, BenchPlan, user};
-use crate::bus::LiveSubject;
+use crate::bus::{Bus, LiveSubject};
 use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, Owner};
@@ -9,7 +9,7 @@ use crate::domain::job::JobStatus;
 use crate::domain::message::{BusMessage, InboundKind, MessageAddress};
 use crate::venue::Venue;
 use crate::venue::agents;
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,23 +80,6 @@ pub(super) async fn run(
         }
         return Ok(times);
     }
-    let publishing = async {
-        let mut published = stream::iter(0..tasks)
-            .map(|n| {
-                let message = message(n);
-                let bus = &venue.bus;
-                async move {
-                    let at = Instant::now();
-                    bus.publish(&message).await.map(|()| (n, at))
-                }
-            })
-            .buffer_unordered(UNACKNOWLEDGED_MAX);
-        let mut all = Vec::with_capacity(tasks);
-        while let Some(done) = published.next().await {
-            all.push(done?);
-        }
-        Ok::<_, BenchError>(all)
-    };
     let mut arrived: Vec<(String, Instant)> = Vec::with_capacity(tasks);
     let receiving = async {
         while arrived.len() < tasks {
@@ -114,11 +97,28 @@ pub(super) async fn run(
         }
         Ok(())
     };
-    let (published, received) = tokio::join!(publishing, receiving);
+    let (published, received) = tokio::join!(publish_all(&*venue.bus, tasks, message), receiving);
     received?;
     started.extend(published?.into_iter().map(|(n, at)| (format!("{run}-{n}"), at)));
     times.extend(arrived.iter().filter_map(|(id, at)| Some(at.duration_since(*started.get(id)?))));
     Ok(times)
+}
+
+/// Publishes messages, many at a time. Returns the number of each with the time at which it was sent.
+async fn publish_all(
+    bus: &dyn Bus,
+    count: usize,
+    message: impl Fn(usize) -> BusMessage,
+) -> Result<Vec<(usize, Instant)>, BenchError> {
+    let publish = |n| {
+        let message = message(n);
+        async move {
+            let at = Instant::now();
+            bus.publish(&message).await.map(|()| (n, at))
+        }
+    };
+    let published = stream::iter(0..count).map(publish).buffer_unordered(UNACKNOWLEDGED_MAX);
+    Ok(published.try_collect().await?)
 }
 
 async fn receive(

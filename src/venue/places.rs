@@ -14,13 +14,13 @@ use std::time::Duration;
 /// Places of one kind about which something is kept; it can be found out again.
 const KNOWN: usize = 10_000;
 
-/// A place as it is asked.
+/// Connection settings of a place, made from its configuration: where it is and with which headers it is asked.
 pub trait PlaceEndpoint: Send + Sync + Sized + 'static {
     /// Settings of the place, in the configuration of an agent or of the venue.
     type Settings: Clone + PartialEq + Send + Sync;
     /// Reason why it can't be asked with its settings.
     type Error: std::fmt::Display;
-    /// Facts that are kept of it besides the [state](PlaceState) of every place.
+    /// Facts that are kept of it besides the state of every place.
     type Facts: Clone + Default + Send;
 
     /// Makes the endpoint of a place that an agent of this venue names.
@@ -38,7 +38,7 @@ pub trait PlaceEndpoint: Send + Sync + Sized + 'static {
 
 /// A place that the venue's configuration names.
 pub struct VenuePlace<E> {
-    /// The place as it is asked.
+    /// Endpoint that its requests go to.
     pub endpoint: Arc<E>,
     /// Whether all owners see the same: no header has a secret of the owner.
     pub is_shared: bool,
@@ -69,7 +69,7 @@ pub(crate) struct PlaceKey {
 
 /// What this process knows of a place in use.
 pub(crate) struct KnownPlace<E: PlaceEndpoint> {
-    /// The place as it is asked.
+    /// Endpoint that its requests go to.
     pub(crate) endpoint: Arc<E>,
     state: Mutex<PlaceState<E::Facts>>,
     is_asked: AtomicBool,
@@ -86,7 +86,7 @@ pub(crate) struct PlaceState<F> {
     pub(crate) asked: Option<Duration>,
     /// Number of changes that the place had announced when it was last asked.
     pub(crate) seen_changes: u64,
-    /// When what the place has said of itself is old.
+    /// Time from which the place is asked for its description again.
     pub(crate) due: Option<Duration>,
     /// Time and reason of the last failure, if nothing has succeeded since.
     pub(crate) failure: Option<(Duration, String)>,

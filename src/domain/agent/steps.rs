@@ -253,8 +253,9 @@ pub struct ServedAgent {
     pub missed: Vec<String>,
 }
 
-impl From<AgentRecord> for ServedAgent {
-    fn from(agent: AgentRecord) -> Self {
+impl ServedAgent {
+    /// Makes an agent whose texts take no input of the task.
+    pub const fn without_input(agent: AgentRecord) -> Self {
         Self { agent, missed: Vec::new() }
     }
 }

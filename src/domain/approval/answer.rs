@@ -265,8 +265,10 @@ pub(super) fn check_edit(original: &Value, edited: &Value, fixed: &[String]) -> 
 pub fn with_fixed(original: &Value, edited: &Value, fixed: &[String]) -> Value {
     let mut whole = edited.clone();
     if let (Value::Object(whole), Value::Object(original)) = (&mut whole, original) {
-        for name in fixed.iter().filter(|name| !whole.contains_key(*name)).cloned().collect::<Vec<_>>() {
-            whole.extend(original.get(&name).map(|value| (name, value.clone())));
+        for name in fixed {
+            if let (false, Some(value)) = (whole.contains_key(name), original.get(name)) {
+                whole.insert(name.clone(), value.clone());
+            }
         }
     }
     whole

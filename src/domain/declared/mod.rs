@@ -195,6 +195,11 @@ impl ToolDeclaration {
         self.input.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}, "additionalProperties": false}))
     }
 
+    /// Returns how the tool's service is called; `None` if the tool calls none, or its rules are broken.
+    pub fn http_plan(&self) -> Option<HttpPlan> {
+        HttpPlan::new(self.http.as_ref()?, &self.input()).ok()
+    }
+
     /// Returns the version of the declaration: another one wherever the declaration differs.
     pub fn version(&self) -> String {
         sha256_hex(&canonical(self))[..32].to_owned()

@@ -244,7 +244,7 @@ impl Plan {
 
     fn served_agent(&self, agent: &AgentRecord) -> Result<Option<ServedAgent>, TaskRefusal> {
         if let Some(prompt) = self.handed_sections().and_then(|handed| handed.anonymous.as_deref()) {
-            return Ok(Some(agent.as_anonymous(prompt).into()));
+            return Ok(Some(ServedAgent::without_input(agent.as_anonymous(prompt))));
         }
         let of_step = match self.step() {
             Some(step) => Some(agent.as_step(step).ok_or_else(|| TaskRefusal::NoStep(step.to_owned()))?),
@@ -252,7 +252,7 @@ impl Plan {
         };
         let config = of_step.as_ref().map_or(&agent.config, |of_step| &of_step.config);
         if !config.uses_task_input() {
-            return Ok(of_step.map(ServedAgent::from));
+            return Ok(of_step.map(ServedAgent::without_input));
         }
         let values = match self.input() {
             Some(input) => self.input_values(config.input_schema.as_ref(), input)?,

@@ -7,10 +7,9 @@ use crate::domain::ids::Owner;
 use crate::domain::tools::binding::BindingFaults;
 use crate::domain::tools::unknown_names::KnownNames;
 use crate::domain::visible::quote_foreign;
-use crate::store::{StoreError, keys};
+use crate::store::StoreError;
 use crate::venue::operation::CatalogView;
-use crate::venue::{Venue, declared, outside_tools};
-
+use crate::venue::{Venue, declared, outside_tools, secrets};
 use std::collections::BTreeSet;
 
 /// Why a configuration is refused. Each line is a fault of one of its parts.
@@ -93,11 +92,7 @@ pub async fn missing_keys(venue: &Venue, owner: &Owner, config: &AgentConfig) ->
     for (place, at, model) in models {
         let why = match &model.key {
             None => venue.local.missing_key(model),
-            Some(name) => {
-                let is_stored = venue.store.doc(owner, &keys::secret(name)).await?.value.is_some();
-                let path = name.path();
-                (!is_stored).then(|| format!("no secret `{path}`: `trellis secret set {name}` stores it"))
-            }
+            Some(name) => secrets::describe_missing(&*venue.store, owner, name).await?,
         };
         let key = ModelSettings::key_at(at);
         found.extend(why.map(|why| format!("`{place}{key}`: {why}; until then its tasks wait")));
@@ -136,28 +131,15 @@ pub fn check(
     strict: bool,
 ) -> Result<Vec<String>, ConfigFaultsError> {
     // Places of inline agents are those of the whole configuration.
-    let refused = outside_tools::refused_peers(venue, config);
-    let mut warnings = check_one(venue, owner, config, strict).map_err(|error| error.with_strict_lines(&refused))?;
-    if strict && !refused.is_empty() {
-        return Err(ConfigFaultsError::Strict { lines: refused });
-    }
-    warnings.extend(refused);
+    let mut warnings = check_one(venue, owner, config, outside_tools::refused_peers(venue, config), strict)?;
     for (place, inline) in config.inline_agents() {
-        let found = check_one(venue, owner, &inline, strict).map_err(|error| error.with_place(&place))?;
+        let found = check_one(venue, owner, &inline, Vec::new(), strict).map_err(|error| error.with_place(&place))?;
         warnings.extend(found.into_iter().map(|line| format!("`{place}`: {line}")));
     }
     Ok(warnings)
 }
 
 impl ConfigFaultsError {
-    /// Returns the error with more lines that the caller is strict about.
-    fn with_strict_lines(self, more: &[String]) -> Self {
-        match self {
-            Self::Strict { lines } => Self::Strict { lines: [lines, more.to_vec()].concat() },
-            Self::Bindings { .. } | Self::Declared { .. } => self,
-        }
-    }
-
     /// Returns the error of an agent that is written inside of a pipeline.
     fn with_place(self, place: &str) -> Self {
         let placed = |lines: Vec<String>| lines.into_iter().map(|line| format!("`{place}`: {line}")).collect();
@@ -169,10 +151,12 @@ impl ConfigFaultsError {
     }
 }
 
+/// Checks one configuration; `refused` are the lines about its places elsewhere, which come last.
 fn check_one(
     venue: &Venue,
     owner: &Owner,
     config: &AgentConfig,
+    refused: Vec<String>,
     strict: bool,
 ) -> Result<Vec<String>, ConfigFaultsError> {
     let shared = venue.catalog_view(owner);
@@ -185,7 +169,8 @@ fn check_one(
     if !errors.is_empty() {
         return Err(ConfigFaultsError::Bindings { lines: errors });
     }
-    let warnings = list_warnings(venue, owner, &operations, config, bindings);
+    let mut warnings = list_warnings(venue, owner, &operations, config, bindings);
+    warnings.extend(refused);
     if strict && !warnings.is_empty() {
         return Err(ConfigFaultsError::Strict { lines: warnings });
     }

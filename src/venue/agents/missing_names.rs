@@ -2,7 +2,6 @@
 
 use crate::domain::agent::AgentConfig;
 use crate::domain::agent::tool::{EntryTarget, ToolEntry};
-use crate::domain::declared::HttpPlan;
 use crate::domain::ids::secret::SecretName;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::secret::{Destination, SecretRecord};
@@ -84,11 +83,8 @@ struct ServiceSecret {
 fn service_secrets(config: &AgentConfig) -> Vec<ServiceSecret> {
     let mut secrets = Vec::new();
     for (at, tool) in declarations(config) {
-        let plan = tool.http.as_ref().and_then(|http| HttpPlan::new(http, &tool.input()).ok());
-        let Some((plan, url)) = plan.and_then(|plan| Url::parse(plan.url().origin()).ok().map(|url| (plan, url)))
-        else {
-            continue;
-        };
+        let Some(plan) = tool.http_plan() else { continue };
+        let Ok(url) = Url::parse(plan.url().origin()) else { continue };
         let to = url_destination(&url);
         secrets.extend(plan.secrets().into_iter().map(|name| ServiceSecret { at, name, to: to.clone() }));
     }

@@ -25,7 +25,7 @@ use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::unknown_fields::UnknownFields;
 use crate::domain::visible::cut_at;
-use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
+use crate::store::{Doc, DocKey, DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::operation::Need;
 use crate::venue::outbound::url_resource;
@@ -35,6 +35,7 @@ use crate::view::to_json;
 use crate::view::tree::TimelineTurnView;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// Sessions that are read for the status of an agent.
 const SESSIONS: usize = 1_000;
@@ -83,6 +84,47 @@ pub async fn all_ids(venue: &Venue, owner: &Owner) -> Result<Vec<AgentId>, Store
     }
 }
 
+/// A document below `g/`, the first one of those that lie together.
+struct AgentDocument {
+    key: DocKey,
+    doc: Doc,
+    /// `g/<agent>/`, with which the keys of the agent's documents begin.
+    prefix: String,
+}
+
+impl AgentDocument {
+    /// Returns the first document behind a key.
+    async fn find(venue: &Venue, owner: &Owner, after: Option<&str>) -> Result<Option<Self>, StoreError> {
+        let page = venue.store.scan(owner, keys::AGENTS, after, false, 1).await?;
+        Ok(page.into_iter().next().map(|(key, doc)| {
+            let name = key.strip_prefix(keys::AGENTS).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+            let prefix = format!("{}{name}/", keys::AGENTS);
+            Self { key, doc, prefix }
+        }))
+    }
+
+    /// Whether it is the agent's record.
+    fn is_record(&self) -> bool {
+        !self.key.starts_with(&self.prefix)
+    }
+
+    /// Returns the key behind which the next one is looked for. After the record of `a` comes that of `a-b`, then the
+    /// documents of `a`, which are skipped.
+    fn last_key(self) -> DocKey {
+        if self.is_record() { self.key } else { format!("{}~", self.prefix) }
+    }
+}
+
+/// Returns `g/<agent>/` of each agent, whether its record can be read or not.
+pub async fn document_prefixes(venue: &Venue, owner: &Owner) -> Result<BTreeSet<String>, StoreError> {
+    let (mut prefixes, mut after) = (BTreeSet::new(), None::<DocKey>);
+    while let Some(found) = AgentDocument::find(venue, owner, after.as_deref()).await? {
+        prefixes.insert(found.prefix.clone());
+        after = Some(found.last_key());
+    }
+    Ok(prefixes)
+}
+
 /// Lists the agents of an owner by name after `after`, at most `limit`.
 pub async fn list(
     venue: &Venue,
@@ -93,17 +135,15 @@ pub async fn list(
     let mut agents = Vec::new();
     let mut after = after.map(keys::agent);
     while agents.len() < limit {
-        // After the record of `a` comes that of `a-b`, then the documents of `a`, which are skipped.
-        let page = venue.store.scan(owner, "g/", after.as_deref(), false, 1).await?;
-        let Some((key, doc)) = page.into_iter().next() else { break };
-        let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
-        let is_record = key.matches('/').count() == 1;
-        if is_record && let Some(bytes) = doc.value {
-            let AgentRecord { id, status, config, .. } = decode(&key, &bytes)?;
+        let Some(found) = AgentDocument::find(venue, owner, after.as_deref()).await? else { break };
+        if found.is_record()
+            && let Some(bytes) = &found.doc.value
+        {
+            let AgentRecord { id, status, config, .. } = decode(&found.key, bytes)?;
             let description = config.description.map(|text| cut_at(&text, LISTED_TEXT_BYTES));
             agents.push(ListedAgent { id, status, description });
         }
-        after = Some(if is_record { key } else { format!("g/{name}/~") });
+        after = Some(found.last_key());
     }
     Ok(agents)
 }

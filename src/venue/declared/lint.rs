@@ -8,7 +8,7 @@ use crate::domain::agent::tool::{EntryTarget, HARNESS_TOOLS, ToolEntry, tool_nam
 use crate::domain::authority::ability::INVOKE;
 use crate::domain::authority::capability::{ability_covers, covers};
 use crate::domain::authority::{Authority, Capability, ResourcePath};
-use crate::domain::declared::{HttpPlan, ToolDeclaration};
+use crate::domain::declared::ToolDeclaration;
 use crate::domain::lattice::catalog::{is_run, is_stored_operation};
 use crate::domain::mcp::name::{TOOLS_CALL, split_path};
 use crate::domain::visible::quote_foreign;
@@ -50,8 +50,7 @@ pub fn warnings(catalog: &Catalog, operations: &CatalogView, config: &AgentConfi
 
 /// Returns why the venue makes no call of a declared service, whatever the arguments are.
 pub(super) fn url_fault(catalog: &Catalog, tool: &ToolDeclaration) -> Option<String> {
-    let plan = HttpPlan::new(tool.http.as_ref()?, &tool.input()).ok()?;
-    match Url::parse(&plan.url().fixed_part()) {
+    match Url::parse(&tool.http_plan()?.url().fixed_part()) {
         Ok(url) => catalog.hosts.check(&url).err().map(|refused| refused.to_string()),
         Err(error) => Some(error.to_string()),
     }
@@ -68,7 +67,7 @@ fn known_needs(operation: &RegisteredOperation, declared: Option<&ToolDeclaratio
     }
     let mut needs = vec![of(INVOKE, path.to_owned())];
     let Some(tool) = declared else { return needs };
-    if let Some(plan) = tool.http.as_ref().and_then(|http| HttpPlan::new(http, &tool.input()).ok()) {
+    if let Some(plan) = tool.http_plan() {
         needs.push(of(plan.method().ability(), plan.url().fixed_part()));
         needs.extend(plan.secrets().iter().map(|name| of("secret/use", ResourcePath::secret(name).to_string())));
     }

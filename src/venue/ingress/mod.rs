@@ -6,10 +6,10 @@ mod error;
 pub mod redrive;
 mod replace;
 pub mod sender;
+mod submit;
 pub mod timers;
 
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::grant;
 use crate::domain::decode::{self, DataError};
 use crate::domain::event::mailbox_key;
 use crate::domain::event::{
@@ -33,13 +33,14 @@ use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreErr
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::jobs;
-use crate::venue::local_worker::HandoverOutcome;
+
 use crate::venue::outbox;
 pub use admit_span::{AdmittedEvent, end_admit_span};
 use bytes::Bytes;
 pub use error::{PreparationError, SubmissionError};
 pub use job_messages::check_accepts_message;
 pub use replace::admit;
+pub use submit::{SubmitError, SubmitReceipt, submit};
 
 /// A submission with its sender, its target and its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,56 +140,6 @@ fn check_response(arrival: &Arrival) -> Result<(), SubmissionError> {
             Err(SubmissionError::ResponseSchema("a message has no output, give it to a task".into()))
         }
         Some(schema) => outputs::check(schema).map_err(|error| SubmissionError::ResponseSchema(error.to_string())),
-    }
-}
-
-/// Answer to a direct submission.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SubmitReceipt {
-    /// Job of a task; `None` for a message.
-    pub job: Option<JobId>,
-    /// Session that serves it.
-    pub session: SessionKey,
-    /// Event id that the producer chose.
-    pub id: EventId,
-    /// Whether the same submission was accepted before.
-    pub duplicate: bool,
-    /// Ignored keys of the `sessionContext`, which the token claims.
-    pub ignored: Vec<String>,
-    /// Abilities of the grants that nothing needs, each as a warning.
-    pub warnings: Vec<String>,
-}
-
-/// Why a direct submission was not accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum SubmitError {
-    /// The submission is invalid.
-    #[error(transparent)]
-    Submission(#[from] SubmissionError),
-    /// The agent or its session refuses it.
-    #[error("agent `{agent}`: {refusal}")]
-    Refused {
-        /// Name of the agent.
-        agent: AgentId,
-        /// Reason of the refusal.
-        refusal: Refusal,
-    },
-    /// The id was used before with another body, caller or authority. The error doesn't disclose which.
-    #[error(
-        "submission `{0}` was accepted before with another body, caller or authority; use a new id for a new request"
-    )]
-    Conflict(EventId),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl From<PreparationError> for SubmitError {
-    fn from(error: PreparationError) -> Self {
-        match error {
-            PreparationError::Submission(error) => Self::Submission(error),
-            PreparationError::Store(error) => Self::Store(error),
-        }
     }
 }
 
@@ -414,45 +365,6 @@ pub fn new_job(head: &JobHead) -> NewJob {
 
 fn encode<T: serde::Serialize>(value: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("JSON values serialise"))
-}
-
-/// Accepts a submission into the store at once, and runs it here if a slot is free, else wakes a worker. The job can be
-/// read at once; if the wake is lost, the session is due within 5 s.
-pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<SubmitReceipt, SubmitError> {
-    let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
-    if bytes > SUBMISSION_BYTES {
-        return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
-    }
-    let span = venue.tracer.start();
-    let request = prepare_admission(venue, arrival).await?;
-    let session = request.session.clone();
-    let job = request.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
-    let (intake, is_asked) = match venue.local.admit(request).await {
-        HandoverOutcome::Stored(intake) => (intake?, true),
-        HandoverOutcome::Returned(mut request) => (admit(venue, &mut request).await?.intake, false),
-    };
-    let (owner, sent, outcome) = (&arrival.owner, arrival.trace, &intake);
-    end_admit_span(venue, span, AdmittedEvent { owner, session: &session, id: &arrival.id, sent, outcome });
-    let kind = if arrival.task { "task" } else { "message" };
-    let duplicate = match intake {
-        Intake::New | Intake::Nothing | Intake::ReplaceRunning => false,
-        Intake::Duplicate => true,
-        Intake::Conflict => {
-            venue.metrics.count_admitted(kind, "conflict");
-            return Err(SubmitError::Conflict(arrival.id.clone()));
-        }
-        Intake::Refused(refusal) => {
-            venue.metrics.count_admitted(kind, "refused");
-            return Err(SubmitError::Refused { agent: arrival.agent.clone(), refusal });
-        }
-    };
-    venue.metrics.count_admitted(kind, if duplicate { "duplicate" } else { "new" });
-    if !duplicate && !is_asked {
-        venue.wake(&arrival.owner, &session).await;
-    }
-    let (id, ignored) = (arrival.id.clone(), ignored_keys(arrival));
-    let warnings = arrival.submission.context.as_deref().map(grant::unknown_abilities).unwrap_or_default();
-    Ok(SubmitReceipt { job, session, id, duplicate, ignored, warnings })
 }
 
 /// Sends the completion of an ended job once more, to whoever has submitted its task again: nothing else would answer

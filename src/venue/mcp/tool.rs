@@ -17,7 +17,7 @@ use crate::venue::child_jobs::check_limits;
 use crate::venue::mcp_client::{
     McpEndpoint, McpFailure, McpPeer, PeerCall, SessionOwner, mask_questions, resolve_headers,
 };
-use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, TurnSite, dispatch, mask_result};
+use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, TurnSite, dispatch};
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
 use async_trait::async_trait;
@@ -117,8 +117,7 @@ impl ServerTool {
         let late = |_| Err(McpFailure::Silent { seconds: limit.as_secs() });
         let answer = tokio::time::timeout(limit, self.ask_peer(&peer, asked, going_on.is_some(), &departure)).await;
         let may_have_run = !self.is_repeatable && departure.has_left();
-        let shown = self.endpoint.display_name();
-        let answer = answer.unwrap_or_else(late).map_err(|failure| failure.into_op_error(&shown, may_have_run))?;
+        let answer = answer.unwrap_or_else(late).map_err(|failure| peer.op_error(failure, may_have_run))?;
         let Some(site) = going_on else { return Ok(CallEnd::Done(answer.result)) };
         let PeerAnswer { result, session } = answer;
         let era = if session.is_some() { ProtocolEra::Handshake } else { ProtocolEra::Stateless };
@@ -127,7 +126,7 @@ impl ServerTool {
             Ok(ToolCallProgress::Working(task)) => (PendingPhase::of_task(task), 0),
             Ok(ToolCallProgress::Input(round)) => (PendingPhase::of_round(round, None), 1),
             Err(error) => {
-                let name = &self.definition.name;
+                let (name, shown) = (&self.definition.name, self.endpoint.display_name());
                 return Err(OpError::Upstream(format!("`{name}` of the {shown} was called; {error}")));
             }
         };
@@ -242,12 +241,10 @@ impl RuntimeCall for ServerTool {
         let shown = self.endpoint.display_name();
         let reader =
             ResultReader { venue: call.venue, caller: call.caller, shown: &shown, definition: &self.definition };
-        let output = match (self.ask(arguments, call).await, &call.site) {
-            (Ok(CallEnd::GoesOn(pending)), Site::Turn(site)) => Box::pin(start_pending(call, site, *pending)).await,
-            (Ok(CallEnd::GoesOn(_)), Site::Api { .. }) => Err(OpError::Upstream(format!("{shown}: the call goes on"))),
-            (Ok(CallEnd::Done(result)), _) => reader.read(result).await,
-            (Err(error), _) => Err(error),
-        };
-        mask_result(self.endpoint.mask(), output)
+        match (self.ask(arguments, call).await?, &call.site) {
+            (CallEnd::GoesOn(pending), Site::Turn(site)) => Box::pin(start_pending(call, site, *pending)).await,
+            (CallEnd::GoesOn(_), Site::Api { .. }) => Err(OpError::Upstream(format!("{shown}: the call goes on"))),
+            (CallEnd::Done(result), _) => reader.read(result).await,
+        }
     }
 }

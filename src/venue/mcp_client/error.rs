@@ -83,7 +83,7 @@ impl McpFailure {
 
     /// Returns the error of an operation. `shown` names the server; `may_have_run`: the request has left, and must not be
     /// repeated.
-    pub(crate) fn into_op_error(self, shown: &str, may_have_run: bool) -> OpError {
+    pub(super) fn into_op_error(self, shown: &str, may_have_run: bool) -> OpError {
         if let Self::Handshake(why) = self {
             return why.into_op_error(shown, false);
         }

@@ -27,11 +27,9 @@ pub(crate) struct ToolListing {
 
 /// Lists the tools of a server.
 pub(crate) async fn list_tools(peer: &McpPeer<'_>) -> Result<ToolListing, OpError> {
-    let shown = peer.endpoint.display_name();
     let late = |_| Err(McpFailure::Silent { seconds: MCP_LIST_TIME.as_secs() });
     let listed = tokio::time::timeout(MCP_LIST_TIME, read_pages(peer)).await.unwrap_or_else(late);
-    // People read the error, and it is logged: a server may have repeated in it what it was sent.
-    listed.map_err(|failure| failure.into_op_error(&shown, false).map_text(|text| peer.mask().text(&text).into_owned()))
+    listed.map_err(|failure| peer.op_error(failure, false))
 }
 
 async fn read_pages(peer: &McpPeer<'_>) -> Result<ToolListing, McpFailure> {

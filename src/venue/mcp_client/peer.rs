@@ -9,6 +9,7 @@ use crate::domain::chat::HeaderText;
 use crate::domain::mcp::message::{McpRequest, cancelled_notice};
 use crate::domain::mcp::revision::{EraHint, ProtocolEra, RevisionChoice};
 use crate::domain::secret::{Mask, PlainSecret};
+use crate::venue::failure::OpError;
 use crate::venue::mcp_login::PeerLogin;
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::send::HttpSender;
@@ -34,6 +35,13 @@ pub(crate) struct McpPeer<'a> {
 }
 
 impl McpPeer<'_> {
+    /// Returns the error of an operation, as [`McpFailure::into_op_error`]. People read it, and it is logged: secrets that
+    /// the server has repeated in it are masked.
+    pub(crate) fn op_error(&self, failure: McpFailure, may_have_run: bool) -> OpError {
+        let error = failure.into_op_error(&self.endpoint.display_name(), may_have_run);
+        error.map_text(|text| self.mask().text(&text).into_owned())
+    }
+
     /// Returns the mask of all secrets that the server is sent.
     pub(crate) fn mask(&self) -> Mask {
         let mut mask = self.endpoint.mask().clone();

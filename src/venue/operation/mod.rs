@@ -27,7 +27,7 @@ pub use catalog::{
     Catalog, CatalogView, JobCalls, PublicationKey, RegisteredOperation, RemoteCalls, Spec, StaleOperationError,
     operation,
 };
-pub(crate) use fill::{fill_references, mask_result};
+pub(crate) use fill::fill_references;
 pub use marks::turn_root;
 pub use publication_error::{PublicationError, PublicationRule};
 pub use published::{Publication, RuntimeCall, RuntimeOperation, ViewOperation, check_runtime_operation};

@@ -78,7 +78,7 @@ pub(crate) trait PinnedPlace: PlaceEndpoint {
         0
     }
 
-    /// Takes over from what is approved how the place is asked.
+    /// Reads from what is approved how requests to the place are made, for example its protocol revision.
     fn learn(&self, _pin: &Self::Pin) {}
 
     /// Whether what is approved says all that the settings want to know.

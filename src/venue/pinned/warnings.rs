@@ -3,8 +3,8 @@
 use super::prepare::PinnedPlace;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::Owner;
-use crate::store::{StoreError, keys};
-use crate::venue::Venue;
+use crate::store::StoreError;
+use crate::venue::{Venue, secrets};
 
 /// Returns one line for each place of a configuration whose settings are wrong, or whose host the venue doesn't allow.
 pub(crate) fn refused_places<E: PinnedPlace>(venue: &Venue, config: &AgentConfig) -> Vec<String> {
@@ -28,13 +28,9 @@ pub(crate) async fn missing_place_secrets<E: PinnedPlace>(
     let mut found = Vec::new();
     for (at, settings) in E::list_declared(config).iter().enumerate() {
         for name in E::secrets_of(settings) {
-            if venue.store.doc(owner, &keys::secret(name)).await?.value.is_none() {
-                let (setting, path, offer) = (E::SETTING, name.path(), E::OFFER);
-                found.push(format!(
-                    "`{setting}[{at}]`: no secret `{path}`: `trellis secret set {name}` stores it; until then it has no \
-                     {offer}"
-                ));
-            }
+            let missing = secrets::describe_missing(&*venue.store, owner, name).await?;
+            found
+                .extend(missing.map(|why| format!("`{}[{at}]`: {why}; until then it has no {}", E::SETTING, E::OFFER)));
         }
     }
     Ok(found)

@@ -89,6 +89,19 @@ fn random_bytes<const N: usize>() -> Result<[u8; N], SecretError> {
     Ok(bytes)
 }
 
+/// Returns the line about a secret that a configuration names and that isn't stored; `None` if it is.
+///
+/// # Errors
+/// The store can't be read.
+pub async fn describe_missing(
+    store: &dyn Store,
+    owner: &Owner,
+    name: &SecretName,
+) -> Result<Option<String>, StoreError> {
+    let is_stored = store.doc(owner, &keys::secret(name)).await?.value.is_some();
+    Ok((!is_stored).then(|| format!("no secret `{}`: `trellis secret set {name}` stores it", name.path())))
+}
+
 impl Vault {
     /// Makes a vault with these keys.
     pub const fn new(keys: KeyRing) -> Self {

@@ -3,14 +3,13 @@
 use super::{CallerSite, RULES, asked_of_model, partner_agent, told};
 use crate::mcp_client::any_loopback;
 use crate::support::a2a_server::{A2aAsked, A2aReply, A2aTestServer, task};
-use crate::support::operate::{boss, operate};
+use crate::support::operate::{boss, limited, operate};
 use crate::support::venue::{TestVenue, all_jobs};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
-use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::venue::a2a_client::{A2aAgents, A2aEndpoint, VenueRemoteAgent};
 use trellis::venue::jobs::{self, CancelOutcome};
@@ -241,8 +240,7 @@ async fn who_may_not_read_an_agent_sees_none_of_its_agents_elsewhere() {
     let site = CallerSite::new().await;
     site.venue.agent("clerk", partner_agent("http://127.0.0.1:9/?key=hunter2", json!({}))).await;
     let ask = async |caps: Value, operation: &str, input: Value| {
-        let caps: Vec<Capability> = serde_json::from_value(caps).unwrap();
-        let caller = Caller { authority: Authority::new(Some(caps)), ..boss(&site.venue.owner) };
+        let caller = limited(&site.venue.owner, caps);
         operate(&site.venue.venue, &caller, operation, input).await
     };
     let cards = json!({"with": "v/ops/a2a", "can": "crud/read"});

@@ -6,6 +6,7 @@ use crate::support::port;
 use crate::support::raw_connection::Raw;
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use trellis::http::{ConnectionLimits, HttpOptions};
 
@@ -23,6 +24,18 @@ async fn open_job_of(server: &Server, owner: &str) -> String {
     let task = json!({"input": "x"}).to_string();
     let job = server.send(Method::POST, "/api/v1/agents/a/tasks", &headers, task).await.body(202);
     job["job"].as_str().unwrap().to_owned()
+}
+
+/// A server with these limits, and an open job of each owner. The jobs were made at another server of the venue: a
+/// connection that a client keeps for its next request would count here.
+async fn limited_server<'a>(limits: ConnectionLimits, owners: &[&'a str]) -> (Server, BTreeMap<&'a str, String>) {
+    let first = Server::start().await;
+    let mut jobs = BTreeMap::new();
+    for owner in owners {
+        jobs.insert(*owner, open_job_of(&first, owner).await);
+    }
+    let change = |options| HttpOptions { connection_limits: limits, ..options };
+    (first.second(change).await, jobs)
 }
 
 /// A `GET` of an owner.
@@ -133,10 +146,9 @@ async fn a_request_over_the_limit_is_refused_with_the_reason() {
         (ConnectionLimits { total: 9, per_address: 2, proxies: Vec::new() }, 429, "from this address"),
         (ConnectionLimits { total: 2, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] }, 503, "try again"),
     ] {
-        let mut server = Server::limited(|options| HttpOptions { connection_limits: room, ..options }).await;
+        let (mut server, jobs) = limited_server(room, &["local/me", "local/you"]).await;
         let mut running = Vec::new();
-        for owner in ["local/me", "local/you"] {
-            let job = open_job_of(&server, owner).await;
+        for (owner, job) in jobs {
             let mut raw = Raw::to(&server.url).await;
             raw.send(&request_of(owner, &format!("/api/v1/jobs/{job}/sse"))).await;
             raw.until(|bytes| bytes.windows(10).position(|ten| ten == b"job-update")).await;
@@ -181,8 +193,8 @@ async fn a_request_over_the_limit_is_refused_with_the_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_requests_leave_connections_to_other_owners() {
     let room = ConnectionLimits { total: 64, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] };
-    let server = Server::limited(|options| HttpOptions { connection_limits: room, ..options }).await;
-    let job = open_job(&server).await;
+    let (server, jobs) = limited_server(room, &["local/me", "local/you"]).await;
+    let job = &jobs["local/me"];
     let task = json!({"input": "waits"}).to_string();
     let submission = format!(
         "POST /api/v1/agents/a/tasks?wait=60000 HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n{task}",
@@ -226,7 +238,7 @@ async fn waiting_requests_leave_connections_to_other_owners() {
         raw.request("GET", path, "").await;
         assert_eq!(raw.answer().await.status, 200, "{path}");
     }
-    let job = open_job_of(&server, "local/you").await;
+    let job = &jobs["local/you"];
     let mut raw = Raw::to(&server.url).await;
     raw.send(&request_of("local/you", &format!("/api/v1/jobs/{job}?wait=1"))).await;
     assert_eq!(raw.answer().await.status, 200);
@@ -254,14 +266,9 @@ async fn fill(server: &Server, owner: &str, job: &str, tries: usize) -> Vec<Raw>
 async fn waiting_requests_leave_connections_to_other_tenants() {
     let (one_address, proxy) = (Vec::new(), vec!["127.0.0.1".parse().unwrap()]);
     for (total, per_address, proxies) in [(32, 64, proxy), (64, 32, one_address)] {
-        let first = Server::start().await;
-        let mut jobs = std::collections::BTreeMap::new();
-        for owner in ["acme/a", "acme/b", "acme/c", "acme/d", "acme/e", "acme/f", "other/x"] {
-            jobs.insert(owner, open_job_of(&first, owner).await);
-        }
         let room = ConnectionLimits { total, per_address, proxies };
-        let change = |options| HttpOptions { connection_limits: room, ..options };
-        let server = Server::changed(std::sync::Arc::clone(&first.venue), std::sync::Arc::default(), change).await;
+        let owners = ["acme/a", "acme/b", "acme/c", "acme/d", "acme/e", "acme/f", "other/x"];
+        let (server, jobs) = limited_server(room, &owners).await;
         let mut held = Vec::new();
         for (owner, job) in &jobs {
             let tries = if *owner == "other/x" { 8 } else { 20 };
@@ -277,10 +284,9 @@ async fn waiting_requests_leave_connections_to_other_tenants() {
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_answered_when_no_connection_is_free() {
     let room = ConnectionLimits { total: 3, per_address: 3, proxies: vec!["127.0.0.1".parse().unwrap()] };
-    let server = Server::limited(|options| HttpOptions { connection_limits: room, ..options }).await;
+    let (server, jobs) = limited_server(room, &["local/a", "local/b", "local/c"]).await;
     let mut kept = Vec::new();
-    for owner in ["local/a", "local/b", "local/c"] {
-        let job = open_job_of(&server, owner).await;
+    for (owner, job) in jobs {
         let mut raw = Raw::to(&server.url).await;
         raw.send(&request_of(owner, &format!("/api/v1/jobs/{job}/sse"))).await;
         raw.until(|bytes| bytes.windows(10).position(|ten| ten == b"job-update")).await;

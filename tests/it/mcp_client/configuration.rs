@@ -2,15 +2,14 @@
 
 use super::{ClientSite, any_loopback, shop_agent, told};
 use crate::support::mcp_server::{McpTestServer, STATELESS, plain_tool, text_tool};
-use crate::support::operate::{boss, operate};
+use crate::support::operate::{boss, limited, operate};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use trellis::domain::agent::AgentConfig;
-use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::mcp::name::ServerName;
 use trellis::domain::mcp::server::McpServer;
 use trellis::venue::mcp_client::{McpEndpoint, McpProgram, VenueServer};
-use trellis::venue::operation::{Caller, OpError};
+use trellis::venue::operation::OpError;
 
 fn tools() -> Vec<Value> {
     vec![text_tool("search", json!({"readOnlyHint": true})), text_tool("pay", json!({}))]
@@ -39,8 +38,7 @@ fn illegal_servers_are_refused_with_their_place() {
 async fn who_may_not_post_to_a_server_configures_no_agent_with_it() {
     let site = ClientSite::new().await;
     let create = async |caps: Value| {
-        let caps: Vec<Capability> = serde_json::from_value(caps).unwrap();
-        let caller = Caller { authority: Authority::new(Some(caps)), ..boss(&site.venue.owner) };
+        let caller = limited(&site.venue.owner, caps);
         let mut config = shop_agent("http://127.0.0.1:9/mcp", json!({"headers": {"X-Key": {"$secret": "s/KEY"}}}));
         config["model"] = "scripted/echo".into();
         operate(&site.venue.venue, &caller, "agent/create", json!({"agentId": "a", "config": config})).await
@@ -144,8 +142,7 @@ async fn who_may_not_read_an_agent_sees_none_of_its_servers() {
     let site = ClientSite::new().await;
     site.venue.agent("searcher", shop_agent("http://127.0.0.1:9/mcp?key=hunter2", json!({}))).await;
     let ask = async |caps: Value, operation: &str, input: Value| {
-        let caps: Vec<Capability> = serde_json::from_value(caps).unwrap();
-        let caller = Caller { authority: Authority::new(Some(caps)), ..boss(&site.venue.owner) };
+        let caller = limited(&site.venue.owner, caps);
         operate(&site.venue.venue, &caller, operation, input).await
     };
     let tools = json!({"with": "v/ops/mcp", "can": "crud/read"});

@@ -156,6 +156,13 @@ impl Server {
         Self { url, venue, client: Client::new(), stop: Some(stop), serving: Some(serving), _dir: None }
     }
 
+    /// A second server of the venue, in place of this one, with other limits.
+    pub async fn second(mut self, change: impl FnOnce(HttpOptions) -> HttpOptions) -> Self {
+        let second = Self::changed(Arc::clone(&self.venue), Arc::default(), change).await;
+        self.shut_down().await;
+        Self { _dir: self._dir.take(), ..second }
+    }
+
     /// Begins the shutdown and waits for its end.
     pub async fn shut_down(&mut self) {
         drop(self.stop.take());

@@ -17,6 +17,12 @@ pub fn boss(owner: &Owner) -> Caller {
     Caller::new(owner.clone(), "local/me".into(), Authority::without_limits())
 }
 
+/// A caller who has these capabilities and no others.
+pub fn limited(owner: &Owner, caps: Value) -> Caller {
+    let caps: Vec<Capability> = serde_json::from_value(caps).unwrap();
+    Caller { authority: Authority::new(Some(caps)), ..boss(owner) }
+}
+
 /// A resource as a capability spells it.
 pub fn on(with: &str) -> ResourcePath {
     ResourcePath::from_capability(&Capability { with: with.into(), can: "*".into() })

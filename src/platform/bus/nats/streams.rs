@@ -83,6 +83,11 @@ pub(super) async fn ensure(
     options: &NatsOptions,
 ) -> Result<Vec<InboundStream>, BusOpenError> {
     check_owner(context, bus, options).await?;
+    // Boxed for callers whose futures would be too large for a stack.
+    Box::pin(ensure_each(context, bus, options)).await
+}
+
+async fn ensure_each(context: &Context, bus: &str, options: &NatsOptions) -> Result<Vec<InboundStream>, BusOpenError> {
     let (mut all, mut first) = (Vec::new(), None);
     for wanted in [outbound(options), events(options), live(options)] {
         keep_incompatible(&mut first, ensure_stream(context, bus, options, wanted).await)?;

@@ -287,7 +287,7 @@ impl PendingStep<'_> {
         let is_final = matches!(&error, McpFailure::Rpc { status: 200..500, .. });
         if is_refused || is_final || !may_repeat || failed.failures >= A2A_SEND_TRIES {
             let may_have_run = has_left && !pending.call.is_repeatable;
-            return Ok(RunOutcome::Ended(result_of(Err(error.into_op_error(&shown, may_have_run)))));
+            return Ok(RunOutcome::Ended(result_of(Err(self.peer.op_error(error, may_have_run)))));
         }
         tracing::debug!(owner = %self.owner, server = %failed.call.server, %error, "a call with answers not made yet");
         self.wait(&failed, failed.retry_pause()).await

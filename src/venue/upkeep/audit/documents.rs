@@ -16,7 +16,7 @@ use crate::domain::secret::SecretRecord;
 use crate::domain::timer::Timer;
 use crate::domain::webhook::{NotificationsState, Webhook, WebhookState};
 use crate::store::{StoreError, decode, keys};
-use crate::venue::Venue;
+use crate::venue::{Venue, agents};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ pub(super) async fn find_unreadable(venue: &Venue, owner: &Owner) -> Result<BTre
     for (prefix, check) in OF_OWNERS {
         find_under(venue, owner, prefix, check, &mut unreadable).await?;
     }
-    for agent in agent_prefixes(venue, owner).await? {
+    for agent in agents::document_prefixes(venue, owner).await? {
         for (rest, check) in OF_AGENTS {
             find_under(venue, owner, &format!("{agent}{rest}"), check, &mut unreadable).await?;
         }
@@ -83,20 +83,6 @@ async fn find_under(
         }
     }
     Ok(())
-}
-
-/// Returns `g/<agent>/` of each agent, whether its record can be read or not.
-async fn agent_prefixes(venue: &Venue, owner: &Owner) -> Result<BTreeSet<String>, StoreError> {
-    let (mut prefixes, mut after) = (BTreeSet::new(), None::<String>);
-    loop {
-        let page = venue.store.scan(owner, keys::AGENTS, after.as_deref(), false, 1).await?;
-        let Some((key, _)) = page.into_iter().next() else { return Ok(prefixes) };
-        let name = key.strip_prefix(keys::AGENTS).and_then(|rest| rest.split('/').next()).unwrap_or_default();
-        let prefix = format!("{}{name}/", keys::AGENTS);
-        // The record comes first, then the agents whose names begin with this one and `-`, then the agent's documents.
-        after = Some(if key.starts_with(&prefix) { format!("{prefix}~") } else { key });
-        prefixes.insert(prefix);
-    }
 }
 
 fn check_json<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<(), StoreError> {

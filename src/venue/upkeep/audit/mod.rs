@@ -71,6 +71,21 @@ fn split_error<T>(outcome: Result<T, AuditError>) -> Result<OwnerOutcome<T>, Aud
     }
 }
 
+/// Returns what was read of one owner. What can't be read is named, and doesn't hide the totals of others.
+fn keep_readable<T>(
+    books: &mut AuditTotals,
+    outcome: Result<T, AuditError>,
+    damage: impl FnOnce(StoreError) -> String,
+) -> Result<Option<T>, AuditError> {
+    Ok(match split_error(outcome)? {
+        OwnerOutcome::Done(done) => Some(done),
+        OwnerOutcome::Damaged(error) => {
+            books.add_damaged([damage(error)]);
+            None
+        }
+    })
+}
+
 /// Returns the totals of all owners.
 pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
     let mut books = AuditTotals::default();
@@ -78,27 +93,23 @@ pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
     let mut owners = venue.store.all_owners();
     while let Some(page) = owners.next().await? {
         for owner in &page {
-            match split_error(documents::find_unreadable(venue, owner).await.map_err(AuditError::from))? {
-                OwnerOutcome::Done(lines) => books.add_damaged(lines),
-                OwnerOutcome::Damaged(error) => {
-                    books.add_damaged([format!("documents of `{owner}` can't be listed: {error}")]);
-                }
+            let damage = |error| format!("documents of `{owner}` can't be listed: {error}");
+            let unreadable = documents::find_unreadable(venue, owner).await.map_err(AuditError::from);
+            if let Some(lines) = keep_readable(&mut books, unreadable, damage)? {
+                books.add_damaged(lines);
             }
             if is_reserved(owner) {
                 continue;
             }
-            // What can't be read of one owner is named, and doesn't hide the totals of others.
-            match split_error(balance_owner(venue, owner, &mut queue).await)? {
-                OwnerOutcome::Done(own) => books.add(own),
-                OwnerOutcome::Damaged(error) => {
-                    books.add_damaged([format!("the books of `{owner}` can't be closed: {error}")]);
-                }
+            let damage = |error| format!("the books of `{owner}` can't be closed: {error}");
+            let balanced = balance_owner(venue, owner, &mut queue).await;
+            if let Some(own) = keep_readable(&mut books, balanced, damage)? {
+                books.add(own);
             }
-            match split_error(counts::find_drift(venue, owner, false).await.map_err(AuditError::from))? {
-                OwnerOutcome::Done(drift) => books.drift.extend(drift.map(|drift| format!("{owner}: {drift}"))),
-                OwnerOutcome::Damaged(error) => {
-                    books.add_damaged([format!("what `{owner}` keeps can't be counted: {error}")]);
-                }
+            let damage = |error| format!("what `{owner}` keeps can't be counted: {error}");
+            let drift = counts::find_drift(venue, owner, false).await.map_err(AuditError::from);
+            if let Some(drift) = keep_readable(&mut books, drift, damage)? {
+                books.drift.extend(drift.map(|drift| format!("{owner}: {drift}")));
             }
         }
     }

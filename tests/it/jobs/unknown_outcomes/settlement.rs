@@ -76,7 +76,7 @@ async fn a_call_with_a_broken_answer_is_unknown_and_not_repeated(on: On) {
     assert!(metrics.contains("trellis_outcomes_unknown_total{of=\"call\"} 1"), "{metrics}");
     // The key is a function of the call's place and of when the task came in, and each call has its own.
     let job = turns[0].job.as_ref().unwrap();
-    let received = jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap().head.created;
+    let received = trellis::venue::jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap().head.created;
     let key = SessionKey { agent: "payer".parse().unwrap(), session: session.parse().unwrap() };
     for index in 0..2 {
         let (owner, start) = (&venue.owner, Some(received));

@@ -43,7 +43,6 @@ use trellis::process::pace::Pace;
 use trellis::process::retry::RetryPolicy;
 use trellis::process::shutdown::Shutdown;
 use trellis::process::telemetry::Metrics;
-use trellis::process::tracer::Tracer;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, InjectedFault};
@@ -153,7 +152,7 @@ impl Run {
             fleet: trellis::venue::registry::FleetCache::default(),
             history: trellis::venue::history::History::default(),
             metrics: Arc::clone(&self.metrics),
-            tracer: Tracer::default(),
+            tracer: trellis::process::tracer::Tracer::default(),
         })
     }
 
@@ -193,16 +192,9 @@ impl Run {
             let mut config: Value = serde_json::from_str(config).unwrap();
             config["model"] = config.get("model").cloned().unwrap_or(json!({"provider": "scripted", "name": "rules"}));
             let config = AgentConfig::parse(&config).unwrap();
-            agents::apply(
-                venue,
-                &self.owner,
-                &id.parse().unwrap(),
-                &config,
-                true,
-                &trellis::domain::authority::Authority::without_limits(),
-            )
-            .await
-            .unwrap();
+            agents::apply(venue, &self.owner, &id.parse().unwrap(), &config, true, &Authority::without_limits())
+                .await
+                .unwrap();
         }
         for (sequence, sent) in (1..).zip(self.scenario.events) {
             if self.scenario.direct {
