@@ -340,8 +340,7 @@ const BY_HAND: [&str; 5] = ["store.scan(", "store.sessions(", "store.owners(", "
 const FIRST_PAGE: [&str; 3] = [" None, false,", " None, true,", ", None, SESSIONS)"];
 
 /// Who does so in a loop of his own, and why neither `Pages` nor `edit` does it for him.
-const LOOPS: [(&str, &str); 3] = [
-    ("src/venue/agents/mod.rs", "jumps from record to record over what each agent keeps"),
+const LOOPS: [(&str, &str); 2] = [
     ("src/venue/assets.rs", "an upload is of many writes, and takes all of them away where one finds no room"),
     ("src/venue/agents/copies.rs", "leaves out what somebody has written over, and doesn't read it"),
 ];
