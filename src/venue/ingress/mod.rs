@@ -10,6 +10,7 @@ mod submit;
 pub mod timers;
 
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::grant;
 use crate::domain::decode::{self, DataError};
 use crate::domain::event::mailbox_key;
 use crate::domain::event::{
@@ -29,7 +30,7 @@ use crate::domain::trace::TraceParent;
 use crate::domain::turn::options;
 use crate::domain::values::entities;
 use crate::domain::values::{Values, protected_keys};
-use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
+use crate::store::{Admit, EventKind, NewEvent, NewJob, StoreError};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::jobs;

@@ -112,10 +112,6 @@ fn text(span: &Span, name: &str) -> Option<String> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn find<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no `{name}`"))
 }
@@ -180,14 +176,14 @@ fn a_turn_with_a_tool_is_a_tree_with_links() {
     assert!(text(find(&spans, "chat clerk.rules"), "gen_ai.usage.input_tokens").is_some());
     // The submission's trace goes on with the admission, to which the turn is linked.
     let admit = find(&spans, "admit");
-    assert_eq!(format!("00-{}-{}-01", hex(&admit.trace_id), hex(&admit.parent_span_id)), SENT);
+    assert_eq!(format!("00-{}-{}-01", hex::encode(&admit.trace_id), hex::encode(&admit.parent_span_id)), SENT);
     assert!(root.links.iter().any(|link| link.span_id == admit.span_id && link.trace_id == admit.trace_id));
     let second = spans.iter().filter(|span| span.name == "invoke_agent clerk").nth(1).unwrap();
     assert!(second.links.iter().any(|link| link.span_id == root.span_id), "{second:?}");
     // What the tool's request says is the place of its span.
     let (head, _) = collector.of("/refunds").remove(0);
     let tool = find(&spans, "execute_tool refund");
-    let named = format!("traceparent: 00-{}-{}-01", hex(&tool.trace_id), hex(&tool.span_id));
+    let named = format!("traceparent: 00-{}-{}-01", hex::encode(&tool.trace_id), hex::encode(&tool.span_id));
     assert!(head.contains(&named), "{named} in {head}");
     let all = format!("{spans:?}");
     assert!(!all.contains("A-7") && !all.contains("\"done\""), "content is in the spans");
