@@ -32,7 +32,7 @@ pub struct Server {
     pub client: Client,
     stop: Option<oneshot::Sender<()>>,
     serving: Option<JoinHandle<()>>,
-    _dir: Option<TempDir>,
+    dir: Option<TempDir>,
 }
 
 /// What a request was answered.
@@ -74,7 +74,7 @@ impl Server {
         let dir = tempfile::Builder::new().prefix("trellis-http").tempdir().unwrap();
         let store = EmbeddedStore::open(dir.path()).unwrap();
         let server = Self::over(Arc::clone(&store) as Arc<dyn Store>, &store).await;
-        Self { _dir: Some(dir), ..server }
+        Self { dir: Some(dir), ..server }
     }
 
     /// A server without a worker, over this queue.
@@ -82,7 +82,7 @@ impl Server {
         let dir = tempfile::Builder::new().prefix("trellis-http").tempdir().unwrap();
         let store = EmbeddedStore::open(dir.path()).unwrap();
         let server = Self::of(Self::venue_on(store, bus).await).await;
-        Self { _dir: Some(dir), ..server }
+        Self { dir: Some(dir), ..server }
     }
 
     /// A server without a worker, with other limits.
@@ -91,7 +91,7 @@ impl Server {
         let store = EmbeddedStore::open(dir.path()).unwrap();
         let venue = Self::venue(Arc::clone(&store) as Arc<dyn Store>, &store).await;
         let server = Self::changed(venue, Arc::default(), change).await;
-        Self { _dir: Some(dir), ..server }
+        Self { dir: Some(dir), ..server }
     }
 
     /// A server over any store; the queue lies in `queue`.
@@ -153,14 +153,14 @@ impl Server {
             let _ = stopped.await;
         };
         let serving = tokio::spawn(serve(listener, Arc::clone(&venue), options, shutdown));
-        Self { url, venue, client: Client::new(), stop: Some(stop), serving: Some(serving), _dir: None }
+        Self { url, venue, client: Client::new(), stop: Some(stop), serving: Some(serving), dir: None }
     }
 
     /// A second server of the venue, in place of this one, with other limits.
     pub async fn second(mut self, change: impl FnOnce(HttpOptions) -> HttpOptions) -> Self {
         let second = Self::changed(Arc::clone(&self.venue), Arc::default(), change).await;
         self.shut_down().await;
-        Self { _dir: self._dir.take(), ..second }
+        Self { dir: self.dir.take(), ..second }
     }
 
     /// Begins the shutdown and waits for its end.
