@@ -168,7 +168,7 @@ impl RedisServer {
     /// Whether it is a primary. One that becomes it ends its connections: then it isn't known.
     pub async fn is_primary(&self) -> bool {
         let said = self.command(&["INFO", "replication"]).await;
-        said.and_then(redis::from_redis_value::<String>).is_ok_and(|said| said.contains("role:master"))
+        said.is_ok_and(|said| redis::from_redis_value::<String>(said).is_ok_and(|said| said.contains("role:master")))
     }
 
     /// Its port.
