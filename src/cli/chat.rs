@@ -31,7 +31,7 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "SESSION")]
     session: Option<SessionId>,
     /// Wait at most so long for a reply; the agent goes on
-    #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration, default_value = "5m")]
+    #[arg(long, value_name = "DUR", value_parser = input::duration, default_value = "5m")]
     timeout: Duration,
     /// Which server, and for whom
     #[command(flatten)]

@@ -8,6 +8,7 @@ use clap::builder::RangedU64ValueParser;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 /// Longest input in bytes; the server has lower limits, with better errors.
 const INPUT_BYTES_MAX: u64 = 64 << 20;
@@ -26,6 +27,16 @@ pub(crate) fn text(argument: &str) -> Result<String, Failure> {
 /// Returns the parser of how many entries of a list are shown: one at least.
 pub(crate) fn list_limit() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
+}
+
+/// Reason why a text is refused as a duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a duration as `30s`, `2m` or `1h 30m`")]
+pub(crate) struct DurationArgumentError;
+
+/// Parses a duration with its units. The library's own errors name bytes of the text.
+pub(crate) fn duration(text: &str) -> Result<Duration, DurationArgumentError> {
+    humantime::parse_duration(text).map_err(|_| DurationArgumentError)
 }
 
 /// Reads the text of a file.
@@ -161,6 +172,16 @@ pub(crate) fn grants(given: &[Value]) -> Option<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_has_units_and_its_error_an_example() {
+        for (text, seconds) in [("30s", Some(30)), ("2m", Some(120)), ("1h 30m", Some(5_400)), ("0s", Some(0))] {
+            assert_eq!(duration(text).ok().map(|found| found.as_secs()), seconds, "{text}");
+        }
+        for text in ["abc", "", "5", "5 parsecs", "99999999999999999999s", "-1s"] {
+            assert!(duration(text).unwrap_err().to_string().contains("`30s`"), "{text}");
+        }
+    }
     use serde_json::json;
 
     #[test]

@@ -67,7 +67,7 @@ pub(crate) enum JobCommand {
         /// Id of the job
         id: JobId,
         /// At most so long [default: until it has ended]
-        #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "DUR", value_parser = input::duration)]
         timeout: Option<Duration>,
         /// Which server, and for whom
         #[command(flatten)]

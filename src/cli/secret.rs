@@ -9,6 +9,7 @@ use crate::app::{App, Role};
 use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::domain::secret::KeyId;
 use crate::process::telemetry::Metrics;
+use crate::venue::key_rotation::rotate_keys;
 use crate::venue::secrets::{self, KeyFileError, SecretError};
 use crate::view::secret::{SecretStoredView, SecretView};
 use crate::view::to_json;
@@ -178,7 +179,7 @@ async fn rotate(context: &CliContext, data: Option<&Path>) -> Result<Exit, Failu
     let config = context.load(store_flag(data))?.config;
     let app = App::open(&config, Role::Command, Arc::new(Metrics::new())).await.map_err(|e| role::failure(&e))?;
     let venue = &app.venue;
-    let done = secrets::rotate(&venue.secrets, &*venue.store, venue.now()).await;
+    let done = rotate_keys(&venue.secrets, &*venue.store, venue.now()).await;
     app.close().await;
     let done = done.map_err(|error| match error {
         SecretError::NoKey => Failure::usage("no key is configured (`secrets.key_file` or TRELLIS_SECRETS_KEY)"),
@@ -200,7 +201,7 @@ async fn rotate(context: &CliContext, data: Option<&Path>) -> Result<Exit, Failu
     if done.failed.is_empty() {
         return Ok(Exit::Ok);
     }
-    Err(Failure::internal(format!("these secrets can't be sealed anew:\n{}", done.failed.join("\n"))))
+    Err(Failure::internal(format!("these can't be sealed anew:\n{}", done.failed.join("\n"))))
 }
 
 /// What is printed of a new key.

@@ -45,7 +45,7 @@ pub(crate) struct Submit {
     #[arg(long)]
     text: bool,
     /// Wait for the end of the job, at most so long
-    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, value_parser = input::duration)]
     #[expect(clippy::option_option, reason = "clap's type of an option whose value is optional")]
     wait: Option<Option<Duration>>,
     /// Your id of this task: submitting it again under the same id is the same job

@@ -94,7 +94,7 @@ pub(crate) struct Issue {
     #[arg(long, conflicts_with = "att")]
     no_att: bool,
     /// How long it is valid, with `--proof` no longer than that [default: 1h, or what is left of the proof]
-    #[arg(long, value_parser = humantime::parse_duration)]
+    #[arg(long, value_parser = input::duration)]
     ttl: Option<Duration>,
     /// Id of the token (`jti`), by which it can be revoked
     #[arg(long)]

@@ -33,7 +33,7 @@ pub(crate) enum WebhookCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// List webhooks, and what became of the deliveries
+    /// List webhooks, and what became of the deliveries; a post of `webhook try` is in none of the counts
     #[command(after_help = "Example:\n  trellis webhook list")]
     List {
         /// Which server, and for whom
@@ -49,7 +49,7 @@ pub(crate) enum WebhookCommand {
         #[command(flatten)]
         server: ServerArgs,
     },
-    /// Post a notification of the type `test` to a webhook
+    /// Post a notification of the type `test` to a webhook, once; `webhook list` doesn't count it
     #[command(after_help = "Example:\n  trellis webhook try phone")]
     Try {
         /// Name of the webhook

@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::output::{CommandOutput, note};
 use super::running::{self, RunningArgs, RunningServer};
 use super::wait::format_limit;
-use super::{CliContext, role};
+use super::{CliContext, input, role};
 use crate::app::{App, Role};
 use crate::config::Config;
 use crate::domain::worker_registry::DrainTarget;
@@ -70,7 +70,7 @@ pub(crate) struct DrainArgs {
     #[arg(long)]
     host: Option<String>,
     /// Wait until they have ended, at most so long
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m", value_parser = input::duration)]
     wait: Option<Duration>,
     #[command(flatten)]
     running: RunningArgs,

@@ -311,6 +311,11 @@ fn is_default_entity_ids_key(key: &str) -> bool {
 }
 
 impl AgentConfig {
+    /// Whether a configuration may have this key.
+    pub fn has_key(key: &str) -> bool {
+        KEYS.contains(&key)
+    }
+
     /// Reads a configuration from JSON, or from TOML that was turned into JSON.
     pub fn parse(value: &Value) -> Result<Self, DataError> {
         let Value::Object(map) = value else {

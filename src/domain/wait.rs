@@ -138,6 +138,8 @@ pub enum WaitCause {
     Paused,
     /// The message to an external worker can't be published yet.
     NotPublished,
+    /// A stored record that the work needs can't be read.
+    Damaged,
     /// An older or a newer build noted the reason.
     #[default]
     Other,
@@ -148,7 +150,12 @@ impl Serialize for WaitCause {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let noted = match self {
             Self::BackingOff { tries } => json!({"kind": self.kind(), "tries": tries}),
-            Self::ProviderLimit | Self::SpendingLimit | Self::Paused | Self::NotPublished | Self::Other => {
+            Self::ProviderLimit
+            | Self::SpendingLimit
+            | Self::Paused
+            | Self::NotPublished
+            | Self::Damaged
+            | Self::Other => {
                 json!({"kind": self.kind()})
             }
         };
@@ -167,6 +174,7 @@ impl<'de> Deserialize<'de> for WaitCause {
             Some("backing-off") => Self::BackingOff { tries },
             Some("paused") => Self::Paused,
             Some("not-published") => Self::NotPublished,
+            Some("damaged") => Self::Damaged,
             Some(_) | None => Self::Other,
         })
     }
@@ -185,6 +193,7 @@ impl WaitCause {
             Self::BackingOff { .. } => "backing-off",
             Self::Paused => "paused",
             Self::NotPublished => "not-published",
+            Self::Damaged => "damaged",
             Self::Other => "other",
         }
     }
@@ -313,6 +322,9 @@ impl WaitReason {
             Self::Paused { job, .. } => Some(format!("`trellis job resume {job}` lets it go on")),
             Self::Person { .. } => {
                 Some("`trellis approvals` shows what is asked; `approve`, `reject` or `answer` it".to_owned())
+            }
+            Self::Noted { cause: WaitCause::Damaged, .. } => {
+                Some("`trellis audit` names what is damaged; restore it from a backup, or delete it".to_owned())
             }
             Self::Suspended { .. }
             | Self::NotAdmitted

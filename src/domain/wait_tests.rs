@@ -47,6 +47,12 @@ fn a_reason_says_what_is_waited_for_and_what_to_do() {
             Some("`trellis approvals`"),
         ),
         (child(None), "child", format!("job `{}` of agent `a`, which it has started, has not ended", job("1")), None),
+        (
+            WaitReason::Noted { cause: WaitCause::Damaged, text: "`g/a` can't be read".into(), until: Some(Millis(7)) },
+            "damaged",
+            "`g/a` can't be read".into(),
+            Some("`trellis audit`"),
+        ),
     ] {
         assert_eq!((reason.kind(), reason.to_string()), (kind, text));
         let given = reason.advice();
@@ -110,6 +116,7 @@ fn causes_are_read_as_written_and_unknown_ones_as_other() {
         WaitCause::BackingOff { tries: 3 },
         WaitCause::Paused,
         WaitCause::NotPublished,
+        WaitCause::Damaged,
         WaitCause::Other,
     ] {
         let written = json!(cause);

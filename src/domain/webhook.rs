@@ -128,7 +128,7 @@ pub fn retry_pause(failures: u32) -> Duration {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WebhookState {
-    /// Number of notifications that the webhook has taken.
+    /// Number of notifications that the webhook has taken, without those of the type `test`.
     pub delivered: u64,
     /// Time of the last delivery that the webhook has taken.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,8 +16,8 @@ use crate::venue::ledger::{self, PastTurn};
 use crate::venue::operation::OpError;
 use crate::view::job::IgnoredView;
 use crate::view::ledger::{
-    ContextPreviewView, LedgerView, ModelRequestView, PathUseView, TurnListPage, TurnRecordView, TurnRowView, TurnView,
-    WhyView,
+    ContextPreviewView, LedgerView, ModelRequestView, PathUseView, ReplayView, TurnListPage, TurnRecordView,
+    TurnRowView, TurnView, WhyView,
 };
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -187,11 +187,12 @@ pub(super) async fn replay(
     let facts = turn_facts(&api, &who, &session, &past, &experiment).await?;
     let reader = who.caller.reading_authority().into_owned();
     let catalog = api.venue.catalog_of_agent(who.owner(), &session.agent);
+    let warnings = experiment.warnings(api.venue.catalog.providers());
     // On a blocking thread: it searches the whole prompt for each path.
     let work = move || show::replay(&session, &past, &reader, &experiment, &facts, &catalog);
     let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
     match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
-        Ok(replayed) => Ok(axum::Json(replayed).into_response()),
+        Ok(replayed) => Ok(axum::Json(ReplayView { warnings, ..replayed }).into_response()),
         Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
         Err(error @ ReplayError::Withheld(_)) => Err(Problem::forbidden(error)),
         Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),

@@ -260,7 +260,7 @@ impl ScriptRule {
             check_table(usage, &place.key("usage"), &USAGE_KEYS)?;
         }
         let rule = ScriptRule { when: read(&place.key("when"), when)?, then: read(&place.key("then"), then)? };
-        rule.then.check().map_err(|error| invalid(&place, error.to_string()))?;
+        rule.then.check().map_err(|error| invalid(&place.child(error.steps()), error.to_string()))?;
         Ok(rule)
     }
 
@@ -326,12 +326,12 @@ impl RuleReply {
         {
             return Err(RuleReplyError::RetryWithoutFault);
         }
-        check_text(&self.text)?;
-        for call in &self.calls {
+        check_text(&self.text).map_err(RuleReplyError::Text)?;
+        for (at, call) in self.calls.iter().enumerate() {
             if !call.arguments.is_object() {
-                return Err(RuleReplyError::Arguments { tool: call.tool.clone() });
+                return Err(RuleReplyError::Arguments { call: at, tool: call.tool.clone() });
             }
-            check_value(&call.arguments)?;
+            check_value(&call.arguments).map_err(|error| RuleReplyError::CallTemplate { call: at, error })?;
         }
         Ok(())
     }

@@ -49,15 +49,42 @@ pub enum RuleReplyError {
     /// A pause is given without a fault that has one.
     #[error("`retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`")]
     RetryWithoutFault,
-    /// A template is illegal.
+    /// A template of the text is illegal.
     #[error(transparent)]
-    Template(#[from] TemplateError),
+    Text(TemplateError),
+    /// A template in the arguments of a call is illegal.
+    #[error("{error}")]
+    CallTemplate {
+        /// Index of the call, from 0.
+        call: usize,
+        /// What is wrong with the template.
+        error: TemplateError,
+    },
     /// The arguments of a call are no table.
     #[error("`arguments` of `{tool}`: expected a table")]
     Arguments {
+        /// Index of the call, from 0.
+        call: usize,
         /// Name of the tool.
         tool: String,
     },
+}
+
+impl RuleReplyError {
+    /// Returns the keys and indices that lead from the rule to what is wrong.
+    pub(super) fn steps(&self) -> Vec<String> {
+        let steps = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+        match self {
+            Self::Empty => steps(&["then"]),
+            Self::BadJsonWithoutCalls => steps(&["then", "fault"]),
+            Self::TimesWithoutFault => steps(&["then", "times"]),
+            Self::RetryWithoutFault => steps(&["then", "retry_after_ms"]),
+            Self::Text(_) => steps(&["then", "text"]),
+            Self::CallTemplate { call, .. } | Self::Arguments { call, .. } => {
+                steps(&["then", "calls", &call.to_string(), "arguments"])
+            }
+        }
+    }
 }
 
 impl RulesError {

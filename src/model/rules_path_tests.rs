@@ -135,7 +135,7 @@ fn a_file_or_a_whole_folder_of_rules_is_checked() {
     let wrong = [
         ("b.toml", "[[rule]]\nwen = {}\nthen = { text = 'x' }\n", "did you mean `when` (line 2, column 1)"),
         ("sub/b.rules", "[[rules]]\nthen = { text = 'x' }\n", "did you mean `rule` (line 1, column 3)"),
-        ("b.json", "{\"rule\": [{\"then\": {}}]}", "(line 1, column 11)"),
+        ("b.json", "{\"rule\": [{\"then\": {}}]}", "(line 1, column 12)"),
         ("b.rules", "[[rule]]\nthen = {\n", "line 2, column"),
         ("b.toml", "calls_log = '../x'\n", "is not a file in the folder of the rules"),
     ];

@@ -158,7 +158,16 @@ fn mistakes_have_a_line_and_a_column() {
         ("[[rule]]\nwhen = { turn = 'x' }\nthen = { text = 'x' }", "(line 2, column 10)"),
         ("[[rule]]\nthen = { text = 'x', calls = [{ tool = 'x' }, { args = {} }] }", "(line 2, column 49)"),
         ("[[rule]]\n[rule.then]\ntext = 'x'\nusage = { input = -1 }", "(line 4, column 11)"),
-        ("[[rule]]\nthen = {}", "(line 1, column 1)"),
+        ("[[rule]]\nthen = {}", "(line 2, column 1)"),
+        ("[[rule]]\n[rule.then]\ntext = 'x'\ntimes = 1", "(line 4, column 1)"),
+        ("[[rule]]\n[rule.then]\ntext = 'x'\nretry_after_ms = 1", "(line 4, column 1)"),
+        ("[[rule]]\n[rule.then]\ntext = 'x'\nfault = 'bad_json'", "(line 4, column 1)"),
+        ("[[rule]]\n[rule.then]\ndelay_ms = 1\ntext = '{{inptu}}'", "(line 4, column 1)"),
+        (
+            "[[rule]]\n[rule.then]\ncalls = [\n{ tool = 'a' },\n{ tool = 'b', arguments = { x = '{{inptu}}' } },\n]",
+            "(line 5, column 15)",
+        ),
+        ("[[rule]]\n[[rule.then.calls]]\ntool = 'a'\narguments = 1", "(line 4, column 1)"),
         ("calls_log = 1", "(line 1, column 1)"),
         ("{\n  \"rule\": [\n    {\"then\": {\"txt\": 1}}]}", "(line 3, column 15)"),
     ];

@@ -10,6 +10,8 @@ use crate::domain::context::record::manifest::{BaseManifest, Manifest};
 use crate::domain::context::record::period::Period;
 use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::invocation;
+use crate::domain::job::JobHead;
 use crate::domain::lines;
 use crate::domain::pipeline_run::PipelineState;
 use crate::domain::resource::Ability;
@@ -25,8 +27,6 @@ use crate::venue::timers;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
-/// Records that one read returns.
-const RECORDS: usize = 200;
 /// Documents that one write changes.
 const WRITES: usize = 500;
 /// Sessions whose states are in memory at once.
@@ -79,15 +79,15 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
         erase_prompts(venue, owner, &agent, &found.places, erasure).await?;
         forget_live_text(venue, found.jobs.iter().cloned()).await?;
         for job in &found.jobs {
-            let outbound = outbound_jobs(venue, owner, job).await?;
-            forget_live_text(venue, outbound.iter().cloned()).await?;
-            for outbound in outbound {
-                erased.jobs += usize::from(self::erase_job(venue, owner, &outbound).await?);
+            let started = jobs_without_turns(venue, owner, job).await?;
+            forget_live_text(venue, started.iter().cloned()).await?;
+            for started in started {
+                erased.jobs += usize::from(self::erase_job(venue, owner, &started).await?);
             }
             erased.jobs += usize::from(self::erase_job(venue, owner, job).await?);
         }
-        if !found.jobs.is_empty() {
-            delete_approvals(venue, owner, &found.jobs).await?;
+        if !found.places.is_empty() {
+            erased.jobs += delete_approvals(venue, owner, &agent, &found).await?;
         }
         erase_runs(venue, owner, &agent, erasure).await?;
         // The records go last: after an interruption the turn is found again by its record.
@@ -260,27 +260,54 @@ async fn erase_parts(
     write_all(venue, owner, writes).await
 }
 
-/// Deletes the answered approvals of these jobs, which contain the arguments of calls. An unanswered one belongs to a
-/// turn that has not ended.
-async fn delete_approvals(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Result<(), StoreError> {
-    let mut deletes = Vec::new();
+/// Deletes the answered approvals of these turns and their jobs, which contain the arguments of calls, and erases the jobs of
+/// calls that asked them; returns the number of these. An unanswered one belongs to a turn or a call that has not ended.
+async fn delete_approvals(
+    venue: &Venue,
+    owner: &Owner,
+    agent: &AgentId,
+    found: &ConcernedTurns,
+) -> Result<usize, StoreError> {
+    let prefix = keys::agent_turns(agent);
+    let is_of_turns = |asked: &Approval| {
+        let turn = keys::turn(&asked.session, asked.turn);
+        turn.strip_prefix(&prefix).is_some_and(|place| found.places.contains(place))
+    };
+    let (mut deletes, mut askers) = (Vec::new(), Vec::new());
     let mut look = |asked: Approval| {
-        if asked.answer.is_some() && asked.job.as_ref().is_some_and(|job| jobs.contains(job)) {
+        let is_concerned = is_of_turns(&asked) || asked.job.as_ref().is_some_and(|job| found.jobs.contains(job));
+        if asked.answer.is_some() && is_concerned {
             deletes.push(DocWrite::delete(keys::approval(&asked.id)));
+            askers.extend(asked.asked_by);
         }
     };
     approvals::for_each(venue, owner, &mut look).await?;
-    write_all(venue, owner, deletes).await
+    let mut erased = 0;
+    for asker in &askers {
+        erased += usize::from(erase_job(venue, owner, asker).await?);
+    }
+    write_all(venue, owner, deletes).await?;
+    Ok(erased)
 }
 
-/// Returns the jobs of external workers that a job has started: no turn of their own records their inputs.
-async fn outbound_jobs(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<JobId>, StoreError> {
+/// Returns the jobs that a job has started for external workers and for other servers: no turn of their own records their
+/// inputs and results.
+async fn jobs_without_turns(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<JobId>, StoreError> {
     let prefix = keys::job_children(job);
-    let children = venue.store.scan(owner, &prefix, None, false, RECORDS).await?;
-    let ids: Vec<_> = children.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
-    let watches: Vec<_> = ids.iter().map(keys::outbound).collect();
-    let docs = venue.store.read(owner, &watches).await?;
-    Ok(ids.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_some()).map(|(id, _)| id).collect())
+    let (mut children, mut found) = (venue.store.docs(owner, prefix.as_str()), Vec::new());
+    while let Some(page) = children.keys().await? {
+        let ids: Vec<_> = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
+        let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::outbound(id), keys::job_head(id)]).collect();
+        let docs = venue.store.read(owner, &wanted).await?;
+        for (id, docs) in ids.into_iter().zip(docs.chunks(2)) {
+            let [watch, head] = docs else { continue };
+            let head: Option<JobHead> = head.decode(&keys::job_head(&id))?;
+            if watch.value.is_some() || head.is_some_and(|head| head.agent == invocation::session(&id).agent) {
+                found.push(id);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Deletes the live text of jobs, which event streams of ended jobs would show.

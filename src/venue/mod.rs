@@ -44,6 +44,7 @@ pub mod notifications;
 
 // The same for programs that speak the Agent2Agent protocol.
 pub mod a2a;
+pub mod key_rotation;
 
 // Values, and what a turn saw of them.
 pub mod workspace;

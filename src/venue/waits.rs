@@ -303,6 +303,13 @@ impl<'v> WaitSearch<'v> {
         if let Some(note) = note.filter(is_valid) {
             return Ok(Some(note.to_reason()));
         }
+        // A worker that couldn't read a record of the session may not know its task.
+        if job.is_some()
+            && facts.due.is_some_and(|due| due > now)
+            && let Some(note) = self.read_note(facts, None).await?.filter(is_valid)
+        {
+            return Ok(Some(note.to_reason()));
+        }
         let has_news = facts.mailbox.iter().any(|entry| entry.kind != EventKind::Task);
         if state.parked
             && !has_news

@@ -200,8 +200,8 @@ pub struct RunningTurnView {
 pub struct WaitView {
     /// `not-admitted`, `due`, `queue-away`, `no-worker`, `slots-taken`, `owner-share`, `agent-limit`, `owner-limit`,
     /// `suspended`, `paused`, `behind` (an earlier task of its session), `person`, `child`, `result-due`,
-    /// `external-worker`, `timer`, `provider-limit`, `spending-limit`, `backing-off`, `not-published` or `other`. Of
-    /// jobs and agents that the reader may not read nothing else is told.
+    /// `external-worker`, `timer`, `provider-limit`, `spending-limit`, `backing-off`, `not-published`, `damaged` or
+    /// `other`. Of jobs and agents that the reader may not read nothing else is told.
     pub kind: String,
     /// Reason in words.
     pub reason: String,

@@ -101,6 +101,9 @@ pub struct ReplayView {
     /// Copies that were not followed, a sentence each: there the prompt is as it was. Absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub incomplete: Vec<String>,
+    /// Reasons why the venue could not call the model of an experiment, a sentence each. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What the next turn of a session would see.

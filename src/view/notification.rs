@@ -120,7 +120,7 @@ pub struct WebhookView {
     /// Caller who set it: it is shown what this caller may see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Notifications that the webhook has taken.
+    /// Notifications that the webhook has taken, without those of the type `test`.
     pub delivered: u64,
     /// Time of the last delivery that the webhook has taken, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]

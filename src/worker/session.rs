@@ -49,6 +49,7 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
                 worker,
                 &lease,
                 worker.store_failures.record_failure(&lease, version, outage::pause(&error)),
+                Some(&error),
             );
             log_failure(&lease, &error);
             return SessionEnd::Failed(error);
@@ -75,10 +76,12 @@ pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
     };
     wake_next_quarantined(worker).await;
     if let Some(first) = pause {
+        let error = if let SessionEnd::Failed(error) = &ended { Some(error) } else { None };
         outage::release_in_background(
             worker,
             &lease,
             worker.store_failures.record_failure(&lease, leased.run.version, first),
+            error,
         );
     }
     if matches!(ended, SessionEnd::Idle) {

@@ -1,7 +1,7 @@
 //! `trellis turn replay`: builds past prompts again, unchanged or with changes.
 
 use super::super::client::{Client, encode, read_view};
-use super::super::escape::escape_data;
+use super::super::escape::{cell, escape_data};
 use super::super::exit::{Exit, Failure};
 use super::super::output::{CommandOutput, write_line};
 use super::super::{CliContext, agent, output, role};
@@ -100,6 +100,9 @@ pub(crate) async fn run(
             Ok(answer) => {
                 let replay: ReplayView = read_view(answer.clone())?;
                 output::note_incomplete(&replay.incomplete);
+                for warning in &replay.warnings {
+                    output::note(&format!("warning: {}", cell(warning)));
+                }
                 replays.push(replay);
                 answers.push(answer);
             }

@@ -6,7 +6,7 @@
 use super::item::ItemContent;
 use super::ledger::{Row, RowStatus};
 use super::offer::PartOffer;
-use super::result::{ResultRest, cut_mark, job_field, path_argument};
+use super::result::{ResultRest, cut_mark, job_field, names_below};
 use super::text;
 use crate::event::{Event, Payload};
 use crate::foreign::ForeignText;
@@ -115,7 +115,10 @@ pub(super) fn body(event: &Event, header: &str, content: &ItemContent, limit: us
 /// Returns the beginning of an event's content in at most `limit` bytes, with a mark that says where the rest can be
 /// read.
 fn cut_body(event: &Event, header: &str, content: &ItemContent, limit: usize) -> String {
-    let (inline, rest) = (text::is_inline(header), rest_location(event));
+    let (inline, mut rest) = (text::is_inline(header), rest_location(event));
+    if let ItemContent::Value(value) = content {
+        (rest, _) = rest.narrow(value, limit);
+    }
     let mark = |characters| cut_mark(limit, content.bytes(), &rest, characters);
     let budget = limit.saturating_sub(mark(Some(content.bytes())).len());
     let (shown, characters) = match content {
@@ -151,12 +154,12 @@ pub fn stored_path(id: &EventId) -> Option<Path> {
     Path::from_segments([Namespace::Session.prefix(), MESSAGES_KEY, id.as_str()].map(str::to_owned).to_vec()).ok()
 }
 
-/// Whether the transcript's text of a message ends with the path of the rest. Another text with such an end only causes
-/// its own message to be stored.
+/// Whether the transcript's text of a message ends with a path of the rest. Another text with such an end only causes its
+/// own message to be stored.
 pub fn is_cut(event: &Event, heard: &str) -> bool {
     let ResultRest::Stored { path, .. } = rest_location(event) else { return false };
     let mark = heard.rsplit_once(" [cut to ").map(|(_, mark)| mark);
-    matches!(event.payload, Payload::Message { .. }) && mark.is_some_and(|mark| mark.contains(&path_argument(&path)))
+    matches!(event.payload, Payload::Message { .. }) && mark.is_some_and(|mark| names_below(mark, &path))
 }
 
 #[cfg(test)]
@@ -176,6 +179,19 @@ mod tests {
         assert!(is_cut(&event, &shown) && !is_cut(&event, &body(&event, &header, &content, 4_000)));
         let other = Event::new("e2".parse().unwrap(), Millis(0), event.payload.clone());
         assert!(!is_cut(&other, &shown));
+    }
+
+    #[test]
+    fn a_message_is_kept_where_a_part_of_it_is_named() {
+        for (key, ends) in [("rows", "`c/messages/e1/rows`]"), ("a/b", "[\"c\",\"messages\",\"e1\",\"a/b\"]]")] {
+            let input = json!({"from": "me", key: vec!["row"; 1_000]});
+            let event = Event::new("e1".parse().unwrap(), Millis(0), Payload::Message { input, to: None });
+            let (header, content) = text::event(&event);
+            let shown = cut_body(&event, &header, &content, 1_000);
+            assert!(shown.len() <= 1_000 && shown.ends_with(ends), "{shown}");
+            let other = Event::new("e11".parse().unwrap(), Millis(0), event.payload.clone());
+            assert!(is_cut(&event, &shown) && !is_cut(&other, &shown));
+        }
     }
 
     #[test]

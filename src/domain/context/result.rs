@@ -4,9 +4,10 @@ use super::budget::{PromptBudget, RATIO_DEFAULT};
 use crate::agent::AgentConfig;
 use crate::foreign;
 use crate::ids::JobId;
+use crate::lattice::path::MAX_SEGMENTS;
 use crate::lattice::{Namespace, Path};
 use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
-use crate::render::{RenderOptions, render_counted};
+use crate::render::{RenderOptions, render_counted, size_about};
 use serde_json::Value;
 
 /// Part of the context (1/3) that the results of one reply may always take.
@@ -92,6 +93,20 @@ impl ResultRest {
         kept.unwrap_or(if is_read { Self::CallAgain } else { Self::Lost })
     }
 
+    /// Returns the rest of a value that is cut to `limit` bytes at the part of it to read on in: a page of what is above a
+    /// part that no result can show whole is cut there again. Returns also whether it is another part.
+    pub(super) fn narrow(self, value: &Value, limit: usize) -> (Self, bool) {
+        let Self::Stored { path, field } = self else { return (self, false) };
+        let part = find_large_part(field.map_or(value, |field| &value[field]), limit.saturating_sub(ENTRY_FLOOR));
+        // Keys of the value may be long, and the mark must leave room for the content.
+        let is_short = part.iter().map(String::len).sum::<usize>() <= limit / 4;
+        let segments = segments_of(&path).map(str::to_owned).chain(part.iter().cloned()).collect();
+        match Path::from_segments(segments) {
+            Ok(inner) if is_short => (Self::Stored { path: inner, field }, !part.is_empty()),
+            Ok(_) | Err(_) => (Self::Stored { path, field }, false),
+        }
+    }
+
     /// Describes how to read the rest. `characters` is the number of shown characters of a text.
     fn advice(&self, characters: Option<usize>) -> String {
         match self {
@@ -103,6 +118,26 @@ impl ResultRest {
             Self::CallAgain => "call again for a smaller part of it".to_owned(),
             Self::Lost => "the rest is not kept".to_owned(),
         }
+    }
+}
+
+/// Returns the keys that lead to the part of a value whose own parts have at most about `most` bytes each: in each map or
+/// list on the way it is the first larger one.
+fn find_large_part(value: &Value, most: usize) -> Vec<String> {
+    let (mut part, mut keys) = (value, Vec::new());
+    loop {
+        let is_large = |part: &Value| size_about(part) > most;
+        let inner = match part {
+            Value::Object(map) => map.iter().find(|(_, part)| is_large(part)).map(|(key, part)| (key.clone(), part)),
+            Value::Array(items) => {
+                items.iter().enumerate().find(|(_, part)| is_large(part)).map(|(at, part)| (at.to_string(), part))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        };
+        // A longer path can't be named.
+        let Some((key, inner)) = inner.filter(|_| keys.len() < MAX_SEGMENTS) else { return keys };
+        keys.push(key);
+        part = inner;
     }
 }
 
@@ -118,12 +153,25 @@ pub(super) fn cut_mark(limit: usize, bytes: usize, rest: &ResultRest, characters
 }
 
 /// Writes a path as an argument takes it.
-pub(super) fn path_argument(path: &Path) -> String {
-    if path.segments().iter().all(|segment| !segment.contains('/')) {
-        return format!("`{path}`");
-    }
-    let segments = std::iter::once(path.namespace().prefix()).chain(path.segments().iter().map(String::as_str));
-    foreign::json_line(&segments.collect())
+fn path_argument(path: &Path) -> String {
+    if path.segments().iter().all(|segment| !segment.contains('/')) { format!("`{path}`") } else { path_keys(path) }
+}
+
+/// Writes a path as a JSON array of its keys.
+fn path_keys(path: &Path) -> String {
+    foreign::json_line(&segments_of(path).collect())
+}
+
+/// Returns the segments of a path, with its namespace first.
+fn segments_of(path: &Path) -> impl Iterator<Item = &str> {
+    std::iter::once(path.namespace().prefix()).chain(path.segments().iter().map(String::as_str))
+}
+
+/// Whether the mark of a cut content names a path or one below it.
+pub(super) fn names_below(mark: &str, path: &Path) -> bool {
+    let keys = path_keys(path);
+    let begins = [format!("`{path}`"), format!("`{path}/"), keys.trim_end_matches(']').to_owned()];
+    begins.iter().any(|begin| mark.contains(begin))
 }
 
 /// Renders a result in at most `limit` bytes.
@@ -135,9 +183,12 @@ pub fn tool_result(result: &Value, limit: usize, rest: &ResultRest) -> String {
     if full.len() <= limit {
         return full;
     }
-    let mark = |characters| cut_mark(limit, full.len(), rest, characters);
+    let (rest, is_inner) = rest.clone().narrow(result, limit);
+    let mark = |characters| cut_mark(limit, full.len(), &rest, characters);
     let budget = limit.saturating_sub(mark(Some(full.len())).len());
-    let text_at_path = match (rest, result) {
+    // A cut text inside a result may be another than the one at the path.
+    let text_at_path = match (&rest, result) {
+        _ if is_inner => false,
         (ResultRest::Stored { field: None, .. }, Value::String(_)) => true,
         (ResultRest::Stored { field: Some(field), .. }, result) => result[*field].is_string(),
         (ResultRest::Stored { field: None, .. } | ResultRest::CallAgain | ResultRest::Lost, _) => false,
@@ -197,9 +248,30 @@ mod tests {
         check(&json!(text), &stored_rest("w/x", None));
         check(&json!({"exists": true, "value": text, "version": 3}), &stored_rest("w/x", Some("value")));
         check(&json!({"id": JOB, "output": text}), &stored_rest("j/1/output", Some("output")));
-        let two =
-            tool_result(&json!({"output": {"a": text, "b": text}}), 5_000, &stored_rest("j/1/output", Some("output")));
-        assert!(two.ends_with("path `j/1/output`]"), "{two}");
+    }
+
+    #[test]
+    fn the_path_of_a_rest_is_one_at_which_a_page_shows_more() {
+        let (text, rows) = ("x".repeat(50_000), json!(vec!["row of a table"; 5_000]));
+        let mut deep = rows.clone();
+        (0..300).for_each(|_| deep = json!([deep]));
+        for (value, expected) in [
+            (json!({"rows": rows, "ok": true}), "path `w/x/rows`]"),
+            (json!({"ok": true, "inner": {"n": 1, "text": text}}), "path `w/x/inner/text`]"),
+            (json!({"a": text, "b": text}), "path `w/x/a`]"),
+            (json!([1, {"rows": rows}]), "path `w/x/1/rows`]"),
+            (json!({"a/b": rows}), "path [\"w\",\"x\",\"a/b\"]]"),
+            (rows.clone(), "path `w/x`]"),
+            (json!({"k".repeat(2_000): rows}), "path `w/x`]"),
+            (json!({"a\nb": rows}), "path `w/x`]"),
+            ((0..200).map(|n| (n.to_string(), json!("small".repeat(90)))).collect::<Value>(), "path `w/x`]"),
+            (deep, "path `w/x`]"),
+        ] {
+            let read = tool_result(&json!({"exists": true, "value": value}), 5_000, &stored_rest("w/x", Some("value")));
+            assert!(read.len() <= 5_000 && read.ends_with(expected), "{expected}: {read}");
+            let whole = tool_result(&value, 5_000, &stored_rest("w/x", None));
+            assert!(whole.len() <= 5_000 && whole.ends_with(expected), "{expected}: {whole}");
+        }
     }
 
     #[test]

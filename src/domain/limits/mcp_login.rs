@@ -35,8 +35,15 @@ pub const MCP_TOKEN_LIFE: Duration = Duration::from_hours(24 * 365);
 /// Time before its end at which a token is renewed: longer than clocks differ, and than a call takes to leave.
 pub const MCP_TOKEN_MARGIN: Duration = Duration::from_mins(1);
 
-/// Time for which one process alone may renew a token: longer than the request takes.
-pub const MCP_RENEWAL_CLAIM: Duration = Duration::from_secs(30);
+/// Time for which one process alone may renew a token: longer than its requests take, and than the store is away in a
+/// restart.
+pub const MCP_RENEWAL_CLAIM: Duration = Duration::from_mins(1);
 
-/// Time that a call waits for a token that another process renews.
-pub const MCP_RENEWAL_WAIT: Duration = Duration::from_secs(20);
+/// Time that a call waits for a token that another process renews: longer than the claim of one that was killed.
+pub const MCP_RENEWAL_WAIT: Duration = Duration::from_secs(70);
+
+/// Time for which the store is tried with a new token: login servers give it once.
+pub const MCP_TOKEN_KEEP_TIME: Duration = Duration::from_secs(40);
+
+/// Time after the replacement of a refused token in which another refusal replaces none.
+pub const MCP_REFUSAL_PAUSE: Duration = Duration::from_secs(30);

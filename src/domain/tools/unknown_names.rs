@@ -31,12 +31,8 @@ impl AgentConfig {
     pub fn unknown_names<D: OperationDirectory + ?Sized>(&self, known: &KnownNames<'_, D>) -> Vec<String> {
         let mut found = Vec::new();
         for (at, model) in self.model.in_order().enumerate().filter(|_| self.pipeline.is_none()) {
-            let provider = &model.provider;
-            if !known.providers.contains(provider) {
-                let names: Vec<&str> = known.providers.iter().map(String::as_str).collect();
-                let (place, hint) = (ModelSettings::key_at(at), did_you_mean(provider, &names));
-                found.push(format!("`{place}.provider`: no provider `{}`{hint}", quote_foreign(provider)));
-            }
+            let fault = unknown_provider(&model.provider, known.providers);
+            found.extend(fault.map(|fault| format!("`{}.provider`: {fault}", ModelSettings::key_at(at))));
         }
         for (at, entry) in self.tools.iter().enumerate() {
             let place = match entry {
@@ -61,6 +57,13 @@ impl AgentConfig {
         }
         found
     }
+}
+
+/// Returns the fault of a provider that a venue doesn't know, with the nearest one that it does.
+pub fn unknown_provider(provider: &str, known: &[String]) -> Option<String> {
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let fault = || format!("no provider `{}`{}", quote_foreign(provider), did_you_mean(provider, &names));
+    (!names.contains(&provider)).then(fault)
 }
 
 /// Returns the line for a path without an operation.

@@ -14,7 +14,11 @@ use crate::job::{ErrorCode, JobResult};
 use crate::limits::SUMMARY_BYTES;
 use crate::outputs;
 use crate::tools::harness;
+use crate::visible::{quote_foreign, quote_names};
 use serde_json::Value;
+
+/// Keys that the refusal of a missing result names.
+const KEYS_SHOWN: usize = 5;
 
 /// The task or goal that a reply ends.
 pub(super) enum Ending {
@@ -52,16 +56,18 @@ pub fn call_outcome(turn_input: &TurnInput, target: &ToolTarget, arguments: &Val
             Err(CallRefusal::new(Outcome::Error, "no task is open: there is nothing to end, answer with text"))
         }
         (ToolTarget::Complete, _) => {
-            check_typed_result(turn_input.output(), &task_result(turn_input, arguments), "the task is completed")
+            let result = task_result(turn_input, arguments);
+            check_typed_result(turn_input.output(), &result, arguments, "the task is completed")
         }
         (ToolTarget::Fail, _) => Ok("the task is failed".to_owned()),
         (ToolTarget::CompleteGoal, Some(goal)) => {
             let output = goal.output.as_ref();
-            check_typed_result(output, &outputs::value(output, arguments), "the goal is completed")
+            check_typed_result(output, &outputs::value(output, arguments), arguments, "the goal is completed")
         }
         (ToolTarget::CompleteGoal, None) if open => check_typed_result(
             turn_input.output(),
             &outputs::value(turn_input.output(), arguments),
+            arguments,
             "the task is completed",
         ),
         (ToolTarget::CompleteGoal, None) => {
@@ -107,24 +113,40 @@ fn task_result(turn_input: &TurnInput, arguments: &Value) -> Value {
     }
 }
 
-fn check_typed_result(output: Option<&Value>, result: &Value, done: &str) -> Result<String, CallRefusal> {
+fn check_typed_result(
+    output: Option<&Value>,
+    result: &Value,
+    arguments: &Value,
+    done: &str,
+) -> Result<String, CallRefusal> {
     match output.and_then(|schema| outputs::misfit_text(schema, result)) {
         None => Ok(done.to_owned()),
-        Some(wrong) => {
-            let text = format!("refused: the result is not what it must be: {wrong}; give it again");
-            Err(CallRefusal::arguments(text))
-        }
+        Some(wrong) => Err(refuse_typed_value("result", &wrong, result, arguments)),
     }
 }
 
 fn check_failure(turn_input: &TurnInput, arguments: &Value) -> Result<String, CallRefusal> {
-    let schema = turn_input.config.outputs.fail.as_ref().map(|output| &output.schema);
-    match schema.and_then(|schema| outputs::misfit_text(schema, &outputs::value(Some(schema), arguments))) {
+    let Some(output) = &turn_input.config.outputs.fail else { return Ok("the task is failed".to_owned()) };
+    let error = outputs::value(Some(&output.schema), arguments);
+    match outputs::misfit_text(&output.schema, &error) {
         None => Ok("the task is failed".to_owned()),
-        Some(wrong) => {
-            Err(CallRefusal::arguments(format!("refused: the error is not what it must be: {wrong}; give it again")))
-        }
+        Some(wrong) => Err(refuse_typed_value("error", &wrong, &error, arguments)),
     }
+}
+
+/// Makes the refusal of a value that is not of its type. One that is taken from `result` may be missing there: then what
+/// is wrong is a key and not the value.
+fn refuse_typed_value(what: &str, wrong: &str, value: &Value, arguments: &Value) -> CallRefusal {
+    let refused = format!("refused: the {what} is not what it must be");
+    let given = arguments.as_object().filter(|given| value.is_null() && !given.contains_key("result"));
+    CallRefusal::arguments(match given {
+        None => format!("{refused}: {wrong}; give it again"),
+        Some(given) if given.is_empty() => format!("{refused}: `result` is missing; give the {what} as `result`"),
+        Some(given) => {
+            let keys: Vec<_> = given.keys().take(KEYS_SHOWN).map(|key| quote_foreign(key)).collect();
+            format!("{refused}: `result` is missing, got {}; give the {what} as `result`", quote_names(&keys))
+        }
+    })
 }
 
 fn parse_goal(turn_input: &TurnInput, arguments: &Value) -> Result<Goal, CallRefusal> {
@@ -296,6 +318,35 @@ pub(super) fn cancel_opened_goals(recorded: &RecordedReply, outcomes: &mut [Call
         if matches!(&call.what, Ok(ResolvedCall { target: ToolTarget::Subgoal, .. })) && outcome.outcome == Outcome::Ok
         {
             *outcome = CallOutcome::from_text(Outcome::Cancelled, "not opened: this reply ends what it is for");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_result_that_is_missing_is_told_as_missing() {
+        let map = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let list = json!({"type": "array"});
+        let nullable = json!({"type": ["object", "null"]});
+        for (schema, arguments, expected) in [
+            (&map, json!({"result": {"n": 3}}), None),
+            (&map, json!({"n": 3}), Some("`result` is missing, got `n`; give the result as `result`")),
+            (&list, json!({"n": 3, "m": 4}), Some("`result` is missing, got `n`, `m`; ")),
+            (&map, json!({}), Some("`result` is missing; give")),
+            (&map, json!({"result": null}), Some("null is not of type \"object\"; give it again")),
+            (&map, json!({"result": 3, "n": 3}), Some("3 is not of type")),
+            (&map, json!([1]), Some("null is not of type")),
+            (&nullable, json!({"n": 3}), None),
+        ] {
+            let result = arguments.get("result").cloned().unwrap_or(Value::Null);
+            let refused = check_typed_result(Some(schema), &result, &arguments, "done").map_err(|error| error.text);
+            let text = refused.as_ref().err().map(String::as_str);
+            assert_eq!(text.is_some(), expected.is_some(), "{arguments}: {text:?}");
+            assert!(text.unwrap_or_default().contains(expected.unwrap_or_default()), "{arguments}: {text:?}");
         }
     }
 }

@@ -155,7 +155,8 @@ async fn begin(api: &Api, caller: &A2aCaller, message: &A2aMessage) -> Result<Ac
     if receipt.duplicate {
         return accept_repeated(api, caller, job, read).await;
     }
-    let at = SentAt { at: api.venue.now(), turn, begins: true, answers: None };
+    // Not the present: the agent may have answered by now, and its answer comes later.
+    let at = SentAt { at: job.head.created, turn, begins: true, answers: None };
     let sent = keep(api, caller, &job.head, at, read).await?;
     let status =
         A2aTaskStatus { state: A2aTaskState::Submitted, message: None, timestamp: Some(job.head.created.rfc3339()) };

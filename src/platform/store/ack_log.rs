@@ -30,6 +30,9 @@ const REPLICATION_SPAN: Duration = Duration::from_secs(15);
 const OUTAGE_SPAN: Duration = Duration::from_mins(2);
 /// Wait of a job's end for its job to be submitted again by the process that has it.
 const JOB_WAIT: Duration = Duration::from_secs(10);
+/// Time after another history of a cluster, at which all is compared once more. Until all nodes know of a new primary, a
+/// read may still be answered by the old one, which lacks nothing.
+const CLUSTER_SETTLING: Duration = Duration::from_secs(5);
 /// Most changes remembered; the oldest go first.
 const MOST: usize = 20_000;
 /// Most bytes of remembered changes.
@@ -46,6 +49,8 @@ pub struct AckLogStore {
     history: KnownHistory,
     /// Changes to compare, each with the time since which it waits.
     pending: Mutex<Vec<(Arc<AckLogEntry>, Millis)>>,
+    /// Time at which all changes are compared once more.
+    second_look: Mutex<Option<Millis>>,
 }
 
 /// The result of a comparison with the store.
@@ -214,7 +219,13 @@ fn value_hash(value: &[u8]) -> u64 {
 impl AckLogStore {
     /// Remembers what `inner` acknowledges.
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, tail: Mutex::default(), history: KnownHistory::default(), pending: Mutex::default() }
+        Self {
+            inner,
+            tail: Mutex::default(),
+            history: KnownHistory::default(),
+            pending: Mutex::default(),
+            second_look: Mutex::default(),
+        }
     }
 
     /// Compares the remembered changes with the store if its history is another since the last call, and restores or
@@ -226,6 +237,10 @@ impl AckLogStore {
         let mut compared = AckLogReport { is_another: self.history.is_another(&names), ..AckLogReport::default() };
         if compared.is_another {
             is_another();
+            *self.second_look.lock() = (names.len() > 1).then(|| now.plus(CLUSTER_SETTLING));
+        }
+        let is_settled = self.second_look.lock().take_if(|due| *due <= now).is_some();
+        if compared.is_another || is_settled {
             let mut pending = self.pending.lock();
             let known: HashSet<_> = pending.iter().map(|(one, _)| Arc::as_ptr(one)).collect();
             let new = self.tail.lock().current_changes().into_iter().filter(|one| !known.contains(&Arc::as_ptr(one)));

@@ -104,12 +104,12 @@ mod parts;
 mod reads;
 mod spend;
 
-pub use a2a::{CARD_PINS, card_pin, job_message, job_messages, job_notification, job_notifications};
+pub use a2a::*;
 pub use claims::{MARKER, agent_claim, session_claim};
 pub use history::*;
 pub use job_status::{decode_status, encode_paused, encode_status, status_before};
 pub use marks::*;
-pub use mcp::{MCP_BEGUN_LOGINS, MCP_PINS, agent_mcp_pins, mcp_begun_login, mcp_login, mcp_pin};
+pub use mcp::*;
 pub use notifications::{
     NOTIFICATIONS_DUE, NOTIFICATIONS_STATE, WEBHOOK_STATES, WEBHOOKS, notification_due, venue_webhook_state, webhook,
     webhook_state,

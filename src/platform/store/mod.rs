@@ -111,10 +111,28 @@ pub enum StoreError {
     },
 }
 
+/// Name in errors of what reads documents, whatever the store.
+const DOCUMENTS: &str = "documents";
+
+/// Name in errors of what reads the parts of a session, whatever the store.
+pub const SESSION: &str = "session";
+
 impl StoreError {
     /// Whether a second call can help.
     pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Full { .. } | Self::Contended { .. })
+    }
+
+    /// Returns the record that can't be read, in words and without its content; `None` if the error is another one.
+    pub fn damaged_record(&self) -> Option<String> {
+        let Self::Corrupt { store, reason } = self else { return None };
+        // What follows the name of a record quotes what was found in it.
+        let (name, what) = match store.as_str() {
+            DOCUMENTS => (reason.strip_prefix('`').and_then(|rest| rest.split_once("`: ")), "document"),
+            SESSION => (reason.split_once(": "), "the session's"),
+            _ => (None, ""),
+        };
+        Some(name.map_or_else(|| reason.clone(), |(name, _)| format!("{what} `{name}` can't be read")))
     }
 }
 
@@ -131,7 +149,7 @@ pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result
 
 /// Returns the error for a document at `key` that can't be decoded.
 pub fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
-    StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {error}") }
+    StoreError::Corrupt { store: DOCUMENTS.into(), reason: format!("`{key}`: {error}") }
 }
 
 seam! {

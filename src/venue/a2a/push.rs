@@ -155,7 +155,7 @@ async fn list(venue: &Venue, owner: &Owner, task: &JobId) -> Result<Vec<PushNoti
 }
 
 /// Returns the name under which the credentials of a notification are sealed.
-pub(super) fn credentials_name(task: &JobId, id: &str) -> SecretName {
+pub(crate) fn credentials_name(task: &JobId, id: &str) -> SecretName {
     let name = format!("a2a-{task}-{}", &sha256_hex(id.as_bytes())[..NAME_DIGITS]);
     SecretName::new(&name).expect("digits and dashes are a legal name")
 }

@@ -25,7 +25,7 @@ use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::unknown_fields::UnknownFields;
 use crate::domain::visible::cut_at;
-use crate::store::{Doc, DocKey, DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
+use crate::store::{Doc, DocKey, DocWrite, Edit, SessionFacts, Store, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::operation::Need;
 use crate::venue::outbound::url_resource;
@@ -94,8 +94,8 @@ struct AgentDocument {
 
 impl AgentDocument {
     /// Returns the first document behind a key.
-    async fn find(venue: &Venue, owner: &Owner, after: Option<&str>) -> Result<Option<Self>, StoreError> {
-        let page = venue.store.scan(owner, keys::AGENTS, after, false, 1).await?;
+    async fn find(store: &dyn Store, owner: &Owner, after: Option<&str>) -> Result<Option<Self>, StoreError> {
+        let page = store.scan(owner, keys::AGENTS, after, false, 1).await?;
         Ok(page.into_iter().next().map(|(key, doc)| {
             let name = key.strip_prefix(keys::AGENTS).and_then(|rest| rest.split('/').next()).unwrap_or_default();
             let prefix = format!("{}{name}/", keys::AGENTS);
@@ -116,9 +116,9 @@ impl AgentDocument {
 }
 
 /// Returns `g/<agent>/` of each agent, whether its record can be read or not.
-pub async fn document_prefixes(venue: &Venue, owner: &Owner) -> Result<BTreeSet<String>, StoreError> {
+pub async fn document_prefixes(store: &dyn Store, owner: &Owner) -> Result<BTreeSet<String>, StoreError> {
     let (mut prefixes, mut after) = (BTreeSet::new(), None::<DocKey>);
-    while let Some(found) = AgentDocument::find(venue, owner, after.as_deref()).await? {
+    while let Some(found) = AgentDocument::find(store, owner, after.as_deref()).await? {
         prefixes.insert(found.prefix.clone());
         after = Some(found.last_key());
     }
@@ -135,7 +135,7 @@ pub async fn list(
     let mut agents = Vec::new();
     let mut after = after.map(keys::agent);
     while agents.len() < limit {
-        let Some(found) = AgentDocument::find(venue, owner, after.as_deref()).await? else { break };
+        let Some(found) = AgentDocument::find(&*venue.store, owner, after.as_deref()).await? else { break };
         if found.is_record()
             && let Some(bytes) = &found.doc.value
         {

@@ -7,6 +7,7 @@ use crate::domain::context::assemble::{AssembledPrompt, RefusedPrompt, assemble}
 use crate::domain::context::inputs::Inputs;
 use crate::domain::decode::DataError;
 use crate::domain::tools::OperationDirectory;
+use crate::domain::tools::unknown_names::unknown_provider;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -100,6 +101,22 @@ impl Experiment {
         Ok(())
     }
 
+    /// Returns why a venue with these providers could not call the model of the experiment, a sentence each. The prompt
+    /// is assembled all the same: it depends on the model's name alone.
+    pub fn warnings(&self, providers: &[String]) -> Vec<String> {
+        let given =
+            self.model.as_deref().map(|model| ("model", model.split('/').next().unwrap_or_default().to_owned()));
+        let of_config = || {
+            let config = AgentConfig::parse(self.config.as_ref()?).ok().filter(|config| config.pipeline.is_none())?;
+            Some(("config.model.provider", config.model.in_order().next()?.provider.clone()))
+        };
+        let fault = given.or_else(of_config).and_then(|(key, provider)| {
+            let fault = unknown_provider(&provider, providers)?;
+            Some(format!("`{key}`: {fault}; this venue can't ask it"))
+        });
+        fault.into_iter().collect()
+    }
+
     /// Returns the inputs with the changes of the experiment.
     pub fn apply(
         &self,
@@ -148,6 +165,27 @@ mod tests {
     use super::*;
     use crate::ops;
     use crate::venue::ledger::samples_tests::inputs;
+    use serde_json::json;
+
+    #[test]
+    fn a_model_of_an_unknown_provider_is_told() {
+        let providers = ["openai".to_owned(), "scripted".to_owned()];
+        let config = |provider: &str| Some(json!({"model": {"provider": provider, "name": "m"}}));
+        for (model, config, expected) in [
+            (None, None, None),
+            (Some("openai/m"), None, None),
+            (Some("nope/m"), None, Some("`model`: no provider `nope`; ")),
+            (Some("opnai/m"), None, Some("`model`: no provider `opnai`, did you mean `openai`; ")),
+            (None, config("scripted"), None),
+            (None, config("nope"), Some("`config.model.provider`: no provider `nope`; ")),
+            (Some("openai/m"), config("nope"), None),
+        ] {
+            let experiment = Experiment { model: model.map(str::to_owned), config, ..Experiment::default() };
+            let found = experiment.warnings(&providers);
+            assert_eq!(found.len(), usize::from(expected.is_some()), "{found:?}");
+            assert!(expected.is_none_or(|expected| found[0].starts_with(expected)), "{found:?}");
+        }
+    }
 
     #[test]
     fn more_paths_than_a_turn_is_looked_through_for_are_refused() {

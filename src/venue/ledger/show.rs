@@ -130,5 +130,6 @@ pub fn replay(
         ledger: LedgerView::from(&now),
         request,
         incomplete,
+        warnings: Vec::new(),
     })
 }

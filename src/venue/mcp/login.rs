@@ -20,7 +20,7 @@ use crate::view::mcp_login::{McpLoginPageView, McpLoginView, McpLogoutView};
 
 /// Returns the parts of a venue that logins need.
 pub(super) fn login_tools(venue: &Venue) -> LoginTools<'_> {
-    LoginTools { store: &*venue.store, vault: &venue.secrets, clock: &venue.clock }
+    LoginTools { store: &venue.store, vault: &venue.secrets, clock: &venue.clock }
 }
 
 fn place<'a>(venue: &'a Venue, named: &NamedPlace<McpEndpoint>, known: &'a KnownPlace<McpEndpoint>) -> LoginPlace<'a> {

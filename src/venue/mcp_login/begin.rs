@@ -5,7 +5,7 @@ use super::client_choice::choose_client;
 use super::discover::{LoginMetadata, discover};
 use super::keeper::load_login;
 use super::peer_login::challenged_scopes;
-use super::place::{LoginPlace, LoginTools};
+use super::place::{LoginPlace, LoginTools, sealed_login_name};
 use crate::domain::ids::Owner;
 use crate::domain::limits::{MCP_BEGUN_LOGIN_TIME, MCP_BEGUN_LOGINS};
 use crate::domain::mcp::oauth::challenge::BearerChallenge;
@@ -14,7 +14,7 @@ use crate::domain::mcp::oauth::record::{BegunLogin, LoginSecrets, state_hash};
 use crate::domain::mcp::oauth::request::AuthorizationRequest;
 use crate::domain::secret::PlainSecret;
 use crate::domain::time::Millis;
-use crate::store::{DocWrite, Edit, keys};
+use crate::store::{DocKey, DocWrite, Edit, keys};
 use crate::venue::failure::OpError;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -60,8 +60,11 @@ pub(crate) async fn begin_login(
             "`redirect`: expected a page of the person's own machine, `http://127.0.0.1:PORT/callback`".to_owned(),
         ));
     }
+    // A login server keeps each client that is registered with it: one that can't be used isn't.
+    find_room(tools, start.owner).await?;
     let found = discover(place, start.challenge.as_ref()).await?;
-    let page = found.issuer.page_url().map_err(|error| place.upstream(&error))?;
+    let is_configured = place.auth().is_some_and(|auth| auth.issuer.is_some());
+    let page = found.issuer.page_url(is_configured).map_err(|error| place.upstream(&error))?;
     let token_url = found.issuer.token_url().map_err(|error| place.upstream(&error))?;
     let asked = scopes_to_ask(tools, place, &found, start).await?;
     let venue = VenueClient { name: start.venue_name, url: start.client_url };
@@ -81,7 +84,7 @@ pub(crate) async fn begin_login(
     let verifier = PlainSecret::new(verifier).map_err(|error| OpError::Failed(error.to_string()))?;
     let secrets = LoginSecrets { access: verifier, refresh: None, client_secret: registered.secret };
     let now = tools.clock.now();
-    let name = LoginPlace::sealed_name(&key);
+    let name = sealed_login_name(&key);
     let sealed = tools.vault.seal_unlisted(start.owner, &name, &secrets.to_text(), now)?;
     let until = now.plus(MCP_BEGUN_LOGIN_TIME);
     let begun = BegunLogin {
@@ -126,28 +129,34 @@ fn random_text() -> Result<String, OpError> {
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
+/// Checks that an owner may begin another login, and returns the keys of those that are too old.
+async fn find_room(tools: LoginTools<'_>, owner: &Owner) -> Result<Vec<DocKey>, OpError> {
+    let (now, mut open, mut old) = (tools.clock.now(), 0, Vec::new());
+    let mut known = tools.store.docs(owner, keys::MCP_BEGUN_LOGINS);
+    while let Some(page) = known.records::<BegunLogin>().await? {
+        for (key, login) in page {
+            if login.until <= now {
+                old.push(key);
+            } else {
+                open += 1;
+            }
+        }
+    }
+    if open >= MCP_BEGUN_LOGINS {
+        return Err(OpError::Limit(format!(
+            "expected at most {MCP_BEGUN_LOGINS} logins that have begun and not ended; each ends by itself after {} minutes",
+            MCP_BEGUN_LOGIN_TIME.as_secs() / 60
+        )));
+    }
+    Ok(old)
+}
+
 /// Stores a begun login, and deletes those of the owner that are too old.
 async fn keep(tools: LoginTools<'_>, owner: &Owner, key: &str, begun: &BegunLogin) -> Result<(), OpError> {
     let now = tools.clock.now();
     let attempt = || async {
-        let (mut writes, mut open) = (vec![DocWrite::json(key, begun)], 0);
-        let mut known = tools.store.docs(owner, keys::MCP_BEGUN_LOGINS);
-        while let Some(page) = known.records::<BegunLogin>().await? {
-            for (key, login) in page {
-                if login.until <= now {
-                    writes.push(DocWrite::delete(key));
-                } else {
-                    open += 1;
-                }
-            }
-        }
-        if open >= MCP_BEGUN_LOGINS {
-            return Err(OpError::Limit(format!(
-                "expected at most {MCP_BEGUN_LOGINS} logins that have begun and not ended; each ends by itself after {} \
-                 minutes",
-                MCP_BEGUN_LOGIN_TIME.as_secs() / 60
-            )));
-        }
+        let mut writes: Vec<_> = find_room(tools, owner).await?.into_iter().map(DocWrite::delete).collect();
+        writes.push(DocWrite::json(key, begun));
         Ok(Edit::write(writes, ()))
     };
     tools.store.edit(now, owner, "login", &begun.server, attempt).await

@@ -38,7 +38,7 @@ pub(super) async fn configured_key(
         (None, None) => return Ok(None),
     };
     let HeaderText::Secret { name, .. } = text else { return Ok(None) };
-    let secret = tools.vault.open(tools.store, &place.keeper(), name).await?;
+    let secret = tools.vault.open(&**tools.store, &place.keeper(), name).await?;
     let to = parse_callable(token_url).map_err(|error| OpError::Invalid(error.to_string()))?;
     let to = url_destination(&to);
     if !secret.hosts.permits(&to) {

@@ -1,7 +1,7 @@
 //! Ends a person's login: the code of the answer becomes tokens.
 
 use super::keeper::{HeldToken, store_login};
-use super::place::{LoginPlace, LoginTools};
+use super::place::{LoginPlace, LoginTools, sealed_login_name};
 use super::token_request::{TokenRequester, request_token};
 use crate::domain::ids::Owner;
 use crate::domain::mcp::oauth::record::{BegunLogin, LoginSecrets, ServerLogin, state_hash};
@@ -50,7 +50,7 @@ pub(crate) async fn finish_login(
         )));
     }
     let code = reply.code.ok_or_else(|| OpError::Invalid("`code`: expected it, or `error`".to_owned()))?;
-    let opened = tools.vault.unseal(reply.owner, &LoginPlace::sealed_name(&key), &begun.sealed)?;
+    let opened = tools.vault.unseal(reply.owner, &sealed_login_name(&key), &begun.sealed)?;
     let secrets = LoginSecrets::from_text(&opened.value)
         .ok_or_else(|| OpError::Conflict("the login was begun by a newer build; begin again".to_owned()))?;
     let form = GrantForm::of_code(code.reveal(), secrets.access.reveal(), &begun.redirect, &begun.resource);
@@ -75,6 +75,7 @@ pub(crate) async fn finish_login(
         until: None,
         is_renewable: false,
         claimed: None,
+        refused: None,
         sealed: None,
     };
     let secrets = LoginSecrets { access: grant.access.clone(), refresh: None, ..secrets };

@@ -1,7 +1,8 @@
 //! Stored logins: read, written, deleted.
 
-use super::place::{LoginPlace, LoginTools};
+use super::place::{LoginPlace, LoginTools, sealed_login_name};
 use crate::domain::mcp::oauth::record::{LoginSecrets, ServerLogin};
+use crate::domain::mcp::oauth::scope::missing_scopes;
 use crate::domain::mcp::oauth::token::TokenGrant;
 use crate::domain::secret::{PlainSecret, SecretRecord};
 use crate::store::{DocWrite, Edit};
@@ -49,6 +50,13 @@ pub(super) fn is_of_place(login: &ServerLogin, place: &LoginPlace<'_>) -> bool {
     login.url == place.settings.url
         && is_same(auth.and_then(|auth| auth.issuer.as_ref()), &login.issuer)
         && is_same(auth.and_then(|auth| auth.client_id.as_ref()), &login.client.id)
+        && (!place.is_of_machine() || has_allowed_scopes(login, place))
+}
+
+/// Whether a token of the venue itself has no scope but those that the configuration names, if it names some.
+fn has_allowed_scopes(login: &ServerLogin, place: &LoginPlace<'_>) -> bool {
+    let configured = place.auth().and_then(|auth| auth.scopes.as_deref());
+    configured.is_none_or(|configured| missing_scopes(&login.asked, configured).is_empty())
 }
 
 /// Opens the tokens of a login; `None` if they count no longer.
@@ -72,14 +80,14 @@ fn unseal(
     doc_key: &str,
     sealed: &SecretRecord,
 ) -> Result<Option<LoginSecrets>, OpError> {
-    let opened = tools.vault.unseal(&place.keeper(), &LoginPlace::sealed_name(doc_key), sealed);
+    let opened = tools.vault.unseal(&place.keeper(), &sealed_login_name(doc_key), sealed);
     let opened = opened.map_err(|error| place.wants_login(&format!("has a login that can't be used: {error}")))?;
     Ok(LoginSecrets::from_text(&opened.value))
 }
 
 /// Seals the tokens of a login.
 pub(super) fn seal(tools: LoginTools<'_>, place: &LoginPlace<'_>, held: &HeldToken) -> Result<ServerLogin, OpError> {
-    let name = LoginPlace::sealed_name(&place.doc_key());
+    let name = sealed_login_name(&place.doc_key());
     let sealed = tools.vault.seal_unlisted(&place.keeper(), &name, &held.secrets.to_text(), tools.clock.now())?;
     Ok(ServerLogin { sealed: Some(sealed), ..held.login.clone() })
 }

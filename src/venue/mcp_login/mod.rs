@@ -10,9 +10,11 @@
 mod begin;
 mod client_choice;
 mod client_key;
+mod detached;
 mod discover;
 mod finish;
 mod keeper;
+mod machine;
 mod peer_login;
 mod place;
 mod renew;
@@ -23,4 +25,4 @@ pub(crate) use finish::{LoginReply, finish_login};
 pub(crate) use keeper::{delete_login, load_login};
 pub(crate) use peer_login::PeerLogin;
 pub use place::ClientKey;
-pub(crate) use place::{LoginPlace, LoginTools};
+pub(crate) use place::{LoginPlace, LoginTools, sealed_login_name};

@@ -1,15 +1,11 @@
 //! The login of one call: the token that goes with it, and what follows a refusal.
 
-use super::client_choice::configured_client;
-use super::discover::discover;
 use super::keeper::{HeldToken, LoginChange, change_login, store_login};
+use super::machine::request_machine_token;
 use super::place::{LoginPlace, LoginTools};
-use super::renew::{can_renew, current_token, renew_token};
-use super::token_request::{TokenRequester, request_token};
+use super::renew::{RenewalCause, can_renew, current_token, renew_token};
 use crate::domain::ids::secret::SecretName;
 use crate::domain::mcp::oauth::challenge::BearerChallenge;
-use crate::domain::mcp::oauth::record::{LoginSecrets, ServerLogin};
-use crate::domain::mcp::oauth::request::GrantForm;
 use crate::domain::mcp::oauth::scope::{ScopeSources, missing_scopes, parse_scopes, select_scopes};
 use crate::domain::secret::Mask;
 use crate::domain::visible::quote_foreign;
@@ -60,12 +56,14 @@ impl<'a> PeerLogin<'a> {
             (_, _) if status == 403 => {
                 return Err(OpError::Denied(format!("the {} refuses: status 403{said}", self.place.shown)));
             }
-            (held, _) if self.place.is_of_machine() => {
-                let earlier = held.as_ref().map(|held| held.login.asked.clone()).unwrap_or_default();
-                self.get_token(&found, &earlier).await?
+            (None, _) if self.place.is_of_machine() => {
+                let held = request_machine_token(self.tools, &self.place, &found, &[]).await.map_err(OpError::from)?;
+                store_login(self.tools, &self.place, &held).await?;
+                held
             }
             (Some(held), false) if can_renew(&self.place, held) => {
-                renew_token(self.tools, &self.place, held.clone(), None).await?
+                let cause = RenewalCause::Refused { challenge: found, refused };
+                renew_token(self.tools, &self.place, held.clone(), cause, None).await?
             }
             (Some(_) | None, _) => return Err(self.place.wants_login(&refused)),
         };
@@ -95,7 +93,15 @@ impl<'a> PeerLogin<'a> {
             )));
         }
         if self.place.is_of_machine() {
-            return self.get_token(challenge, &held.login.asked).await;
+            if self.place.auth().is_some_and(|auth| auth.scopes.is_some()) {
+                return Err(OpError::Denied(format!(
+                    "the {} {refused}; it wants the scopes `{}` too, and `auth.scopes` of its configuration hasn't them",
+                    self.place.shown,
+                    missing.join(" ")
+                )));
+            }
+            let cause = RenewalCause::MoreScopes(challenge.clone());
+            return renew_token(self.tools, &self.place, held.clone(), cause, None).await;
         }
         change_login(self.tools, &self.place, |stored| {
             let Some(mut stored) = stored else { return Ok(LoginChange::without_change(())) };
@@ -107,41 +113,6 @@ impl<'a> PeerLogin<'a> {
         })
         .await?;
         Err(self.place.wants_login(&format!("{refused}; it wants the scopes `{}` too", missing.join(" "))))
-    }
-
-    /// Gets a token with the venue's own credentials.
-    async fn get_token(&self, challenge: &BearerChallenge, earlier: &[String]) -> Result<HeldToken, OpError> {
-        let (tools, place) = (self.tools, &self.place);
-        let found = discover(place, Some(challenge)).await?;
-        let client = configured_client(tools, place, &found).await?;
-        let client = client.ok_or_else(|| OpError::Invalid("`auth`: expected `clientId`".to_owned()))?;
-        let token_url = found.issuer.token_url().map_err(|error| place.upstream(&error))?;
-        let asked = challenged_scopes(place, challenge, found.resource.scopes_supported.as_deref(), earlier, None)?;
-        let form = GrantForm::of_machine(&asked, &found.resource.resource);
-        let issuer = &found.issuer.issuer;
-        let requester = TokenRequester { client: &client, registered: None, issuer, token_url };
-        let grant = request_token(tools, place, form, &requester).await.map_err(OpError::from)?;
-        let now = tools.clock.now();
-        let login = ServerLogin {
-            url: place.settings.url.clone(),
-            issuer: issuer.clone(),
-            resource: found.resource.resource.clone(),
-            token_url: token_url.to_owned(),
-            client,
-            scopes: asked.clone(),
-            asked,
-            lacking: Vec::new(),
-            by: "the venue".to_owned(),
-            since: now,
-            until: None,
-            is_renewable: true,
-            claimed: None,
-            sealed: None,
-        };
-        let secrets = LoginSecrets { access: grant.access.clone(), refresh: None, client_secret: None };
-        let held = HeldToken { login, secrets }.with_grant(grant, now);
-        store_login(tools, place, &held).await?;
-        Ok(held)
     }
 }
 

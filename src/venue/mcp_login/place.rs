@@ -19,6 +19,7 @@ use crate::venue::secrets::Vault;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
+use std::sync::Arc;
 
 /// Digits of the hash in the name under which a login is sealed.
 const NAME_DIGITS: usize = 32;
@@ -26,7 +27,7 @@ const NAME_DIGITS: usize = 32;
 /// Parts of a venue that logins need.
 #[derive(Clone, Copy)]
 pub(crate) struct LoginTools<'a> {
-    pub(crate) store: &'a dyn Store,
+    pub(crate) store: &'a Arc<dyn Store>,
     pub(crate) vault: &'a Vault,
     pub(crate) clock: &'a Clock,
 }
@@ -81,6 +82,12 @@ impl LoginRequest {
     }
 }
 
+/// Returns the name under which a document of a login is sealed: it opens in no other document.
+pub(crate) fn sealed_login_name(doc_key: &str) -> SecretName {
+    let name = format!("mcp-login.{}", &sha256_hex(doc_key.as_bytes())[..NAME_DIGITS]);
+    SecretName::new(&name).expect("letters, digits, `-` and `.` are a name")
+}
+
 impl LoginPlace<'_> {
     /// Returns the settings of the login, if there are some.
     pub(super) fn auth(&self) -> Option<&LoginSettings> {
@@ -100,12 +107,6 @@ impl LoginPlace<'_> {
     /// Returns the key of the document with the login.
     pub(super) fn doc_key(&self) -> DocKey {
         keys::mcp_login(self.key.agent.as_ref(), &self.key.name)
-    }
-
-    /// Returns the name under which a document of the login is sealed: it opens in no other document.
-    pub(super) fn sealed_name(doc_key: &str) -> SecretName {
-        let name = format!("mcp-login.{}", &sha256_hex(doc_key.as_bytes())[..NAME_DIGITS]);
-        SecretName::new(&name).expect("letters, digits, `-` and `.` are a name")
     }
 
     /// Returns the command with which a person logs in.

@@ -1,17 +1,24 @@
 //! Renewal of tokens: by one process of the fleet at a time, before they end.
 
+use super::detached::DetachedLogin;
 use super::keeper::{HeldToken, LoginChange, change_login, load_login, open, seal};
+use super::machine::request_machine_token;
 use super::place::{LoginPlace, LoginTools};
 use super::token_request::{TokenFailure, TokenRequester, request_token};
-use crate::domain::limits::{MCP_RENEWAL_CLAIM, MCP_RENEWAL_WAIT};
+use crate::domain::limits::{MCP_RENEWAL_CLAIM, MCP_RENEWAL_WAIT, MCP_TOKEN_KEEP_TIME};
+use crate::domain::mcp::oauth::challenge::BearerChallenge;
 use crate::domain::mcp::oauth::record::ServerLogin;
 use crate::domain::mcp::oauth::request::GrantForm;
 use crate::domain::secret::PlainSecret;
 use crate::venue::failure::OpError;
 use std::time::Duration;
+use tokio::task::JoinError;
 
 /// Pause between two looks at a login that another process renews.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
+/// Pause between two tries to store a new token.
+const KEEP_PAUSE: Duration = Duration::from_millis(250);
 
 /// Returns the token for calls of a server, renewed if it is due; `None` if nobody has logged in.
 ///
@@ -37,7 +44,7 @@ pub(super) async fn current_token(tools: LoginTools<'_>, place: &LoginPlace<'_>)
         };
     }
     let usable = (!held.login.has_ended(now)).then(|| held.clone());
-    renew_token(tools, place, held, usable).await.map(Some)
+    renew_token(tools, place, held, RenewalCause::Due, usable).await.map(Some)
 }
 
 /// Whether a token can be renewed without a person.
@@ -45,14 +52,27 @@ pub(super) fn can_renew(place: &LoginPlace<'_>, held: &HeldToken) -> bool {
     place.is_of_machine() || held.secrets.refresh.is_some()
 }
 
+/// Why a token is replaced.
+#[derive(Debug, Clone)]
+pub(super) enum RenewalCause {
+    /// It ends soon.
+    Due,
+    /// The server refuses it, in these words.
+    Refused { challenge: BearerChallenge, refused: String },
+    /// The server wants more scopes, and the venue itself gets the token.
+    MoreScopes(BearerChallenge),
+}
+
 /// Claim of the right to renew a token.
 enum RenewalClaim {
-    /// This process renews it.
-    Own,
+    /// This process renews the token that is stored now.
+    Own(Box<HeldToken>),
     /// Another process does.
     Taken,
     /// Another process has done it.
     Renewed(Box<HeldToken>),
+    /// The server has refused the token before this one, too.
+    TooSoon,
     /// The login is over.
     Over,
 }
@@ -62,14 +82,22 @@ pub(super) async fn renew_token(
     tools: LoginTools<'_>,
     place: &LoginPlace<'_>,
     held: HeldToken,
+    cause: RenewalCause,
     usable: Option<HeldToken>,
 ) -> Result<HeldToken, OpError> {
     let mut waited = Duration::ZERO;
-    loop {
-        match claim(tools, place, held.access()).await? {
-            RenewalClaim::Own => break,
+    let claimed = loop {
+        match claim(tools, place, held.access(), &cause).await? {
+            RenewalClaim::Own(stored) => break *stored,
             RenewalClaim::Renewed(newer) => return Ok(*newer),
             RenewalClaim::Over => return Err(place.wants_login("wants another login: the last one has ended")),
+            RenewalClaim::TooSoon => {
+                let why =
+                    if let RenewalCause::Refused { refused, .. } = &cause { refused } else { "refuses a new token" };
+                return Err(
+                    place.wants_login(&format!("{why}; its token was replaced a moment ago for the same reason"))
+                );
+            }
             RenewalClaim::Taken => {}
         }
         if let Some(usable) = usable {
@@ -80,8 +108,56 @@ pub(super) async fn renew_token(
         }
         tokio::time::sleep(LOOK_PAUSE).await;
         waited += LOOK_PAUSE;
+    };
+    let detached = DetachedLogin::new(tools, place);
+    let renewal =
+        tokio::spawn(async move { renew_claimed(detached.tools(), &detached.place(), claimed, &cause).await });
+    let stopped = |error: JoinError| Err(OpError::Failed(format!("the renewal of a token stopped: {error}")).into());
+    match renewal.await.unwrap_or_else(stopped) {
+        Ok(renewed) => Ok(renewed),
+        Err(TokenFailure::Grant(error)) => Err(place.wants_login(&format!("wants another login: {error}"))),
+        Err(TokenFailure::Other(error)) => usable.ok_or(error),
     }
+}
+
+/// Renews a token that this process has claimed, and stores what came of it.
+async fn renew_claimed(
+    tools: LoginTools<'_>,
+    place: &LoginPlace<'_>,
+    held: HeldToken,
+    cause: &RenewalCause,
+) -> Result<HeldToken, TokenFailure> {
+    match replace_token(tools, place, &held, cause).await {
+        Ok(renewed) => {
+            keep_renewed(tools, place, held.access(), &renewed).await;
+            Ok(renewed)
+        }
+        Err(TokenFailure::Grant(error)) => {
+            finish_claim(tools, place, held.access(), None).await?;
+            Err(TokenFailure::Grant(error))
+        }
+        Err(TokenFailure::Other(error)) => {
+            let unclaimed = HeldToken { login: ServerLogin { claimed: None, ..held.login.clone() }, ..held.clone() };
+            finish_claim(tools, place, held.access(), Some(&unclaimed)).await?;
+            Err(TokenFailure::Other(error))
+        }
+    }
+}
+
+/// Asks the login server for a token in place of another one.
+async fn replace_token(
+    tools: LoginTools<'_>,
+    place: &LoginPlace<'_>,
+    held: &HeldToken,
+    cause: &RenewalCause,
+) -> Result<HeldToken, TokenFailure> {
     let login = &held.login;
+    if let (true, RenewalCause::Refused { challenge, .. } | RenewalCause::MoreScopes(challenge)) =
+        (place.is_of_machine(), cause)
+    {
+        let found = request_machine_token(tools, place, challenge, &login.asked).await?;
+        return Ok(HeldToken { login: ServerLogin { refused: login.refused, ..found.login }, ..found });
+    }
     let form = match &held.secrets.refresh {
         Some(refresh) if !place.is_of_machine() => GrantForm::of_renewal(refresh.reveal(), &login.resource),
         Some(_) | None => GrantForm::of_machine(&login.asked, &login.resource),
@@ -92,31 +168,41 @@ pub(super) async fn renew_token(
         issuer: &login.issuer,
         token_url: &login.token_url,
     };
-    match request_token(tools, place, form, &requester).await {
-        Ok(grant) => {
-            let before = held.access().clone();
-            let renewed = held.with_grant(grant, tools.clock.now());
-            finish_claim(tools, place, &before, Some(&renewed)).await?;
-            Ok(renewed)
-        }
-        Err(TokenFailure::Grant(error)) => {
-            finish_claim(tools, place, held.access(), None).await?;
-            Err(place.wants_login(&format!("wants another login: {error}")))
-        }
-        Err(TokenFailure::Other(error)) => {
-            let unclaimed = HeldToken { login: ServerLogin { claimed: None, ..login.clone() }, ..held.clone() };
-            finish_claim(tools, place, held.access(), Some(&unclaimed)).await?;
-            usable.ok_or(error)
+    let grant = request_token(tools, place, form, &requester).await?;
+    Ok(held.clone().with_grant(grant, tools.clock.now()))
+}
+
+/// Stores a new token, with retries: the login server takes the one before no more.
+async fn keep_renewed(tools: LoginTools<'_>, place: &LoginPlace<'_>, known: &PlainSecret, renewed: &HeldToken) {
+    let until = tools.clock.steady() + MCP_TOKEN_KEEP_TIME;
+    loop {
+        match finish_claim(tools, place, known, Some(renewed)).await {
+            Err(OpError::Store(error)) if error.is_transient() && tools.clock.steady() < until => {
+                tracing::warn!(server = %place.key.name, %error, "a renewed token is not stored yet");
+                tokio::time::sleep(KEEP_PAUSE).await;
+            }
+            Err(error) => {
+                return tracing::error!(
+                    server = %place.key.name, %error,
+                    "a renewed token is not stored: when it ends, somebody must log in again"
+                );
+            }
+            Ok(()) => return,
         }
     }
 }
 
 /// Claims the right to renew a token, unless another process has it or has used it.
-async fn claim(tools: LoginTools<'_>, place: &LoginPlace<'_>, known: &PlainSecret) -> Result<RenewalClaim, OpError> {
+async fn claim(
+    tools: LoginTools<'_>,
+    place: &LoginPlace<'_>,
+    known: &PlainSecret,
+    cause: &RenewalCause,
+) -> Result<RenewalClaim, OpError> {
     let now = tools.clock.now();
     change_login(tools, place, |stored| {
         let Some(stored) = stored else { return Ok(LoginChange::without_change(RenewalClaim::Over)) };
-        let Some(held) = open(tools, place, stored)? else {
+        let Some(mut held) = open(tools, place, stored)? else {
             return Ok(LoginChange::without_change(RenewalClaim::Over));
         };
         if held.access() != known {
@@ -125,8 +211,14 @@ async fn claim(tools: LoginTools<'_>, place: &LoginPlace<'_>, known: &PlainSecre
         if held.login.is_claimed(now) {
             return Ok(LoginChange::without_change(RenewalClaim::Taken));
         }
-        let login = ServerLogin { claimed: Some(now.plus(MCP_RENEWAL_CLAIM)), ..held.login };
-        Ok(LoginChange { login: Some(login), answer: RenewalClaim::Own })
+        if matches!(cause, RenewalCause::Refused { .. }) {
+            if held.login.is_just_replaced(now) {
+                return Ok(LoginChange::without_change(RenewalClaim::TooSoon));
+            }
+            held.login.refused = Some(now);
+        }
+        held.login.claimed = Some(now.plus(MCP_RENEWAL_CLAIM));
+        Ok(LoginChange { login: Some(held.login.clone()), answer: RenewalClaim::Own(Box::new(held)) })
     })
     .await
 }

@@ -42,7 +42,7 @@ impl From<TokenFailure> for OpError {
     }
 }
 
-/// Asks for tokens. Errors show none of the client's keys.
+/// Asks for tokens. Errors show nothing secret of the request, even if the login server repeats it.
 pub(super) async fn request_token(
     tools: LoginTools<'_>,
     place: &LoginPlace<'_>,
@@ -59,6 +59,7 @@ pub(super) async fn request_token(
     let form = form.with_client(client, key.as_ref().map(PlainSecret::reveal));
     let mut request = LoginRequest::post(form.encode().as_bytes().to_vec(), "application/x-www-form-urlencoded");
     let mut mask = Mask::default();
+    form.add_to_mask(&mut mask);
     if let Some(key) = &key {
         mask.add(&SecretName::new("client").expect("a word is a name"), key);
         if client.method == ClientAuthMethod::Basic {
@@ -69,7 +70,10 @@ pub(super) async fn request_token(
     }
     let answer = place.fetch(token_url, request).await?;
     TokenGrant::read(answer.status, &answer.body).map_err(|refusal: TokenRefusal| {
-        let error = place.upstream(&mask.text(&refusal.to_string()));
+        // The texts of errors are cut: what is to be masked must be whole.
+        let masked = mask.text(&String::from_utf8_lossy(&answer.body)).into_owned();
+        let refusal = TokenGrant::read(answer.status, masked.as_bytes()).err().unwrap_or(refusal);
+        let error = place.upstream(&refusal);
         if refusal.is_of_grant() { TokenFailure::Grant(error) } else { TokenFailure::Other(error) }
     })
 }

@@ -4,6 +4,7 @@ use super::pin::PinReader;
 use super::{
     Caller, CatalogView, Effect, Invocation, Need, OpError, OpOutput, ParsedCall, RegisteredOperation, copies, fill,
 };
+use crate::domain::agent::AgentConfig;
 use crate::domain::agent::tool::tool_name;
 use crate::domain::decode::{self, Code, DataError};
 use crate::domain::ids::JobId;
@@ -301,7 +302,7 @@ fn validate_arguments(
         }
     }
     let (errors, _) = schema::first_errors(validator, arguments, steps, 5);
-    let wrong: Vec<DataError> = errors.iter().map(|error| describe_misfit(error, mask)).collect();
+    let wrong: Vec<DataError> = errors.iter().map(|error| describe_misfit(&found.spec.input, error, mask)).collect();
     if wrong.is_empty() { Ok(()) } else { Err(OpError::Arguments { path: Arc::clone(&found.spec.path), wrong }) }
 }
 
@@ -310,7 +311,7 @@ fn broken_rule(found: &RegisteredOperation, rule: String) -> OpError {
     OpError::Arguments { path: Arc::clone(&found.spec.path), wrong: vec![DataError::root(Code::Rule, rule)] }
 }
 
-fn describe_misfit(error: &ValidationError<'_>, mask: bool) -> DataError {
+fn describe_misfit(schema: &Value, error: &ValidationError<'_>, mask: bool) -> DataError {
     let code = match error.kind() {
         ValidationErrorKind::Type { .. } | ValidationErrorKind::Enum { .. } | ValidationErrorKind::Constant { .. } => {
             Code::Type
@@ -329,9 +330,23 @@ fn describe_misfit(error: &ValidationError<'_>, mask: bool) -> DataError {
     };
     let text = match error.kind() {
         ValidationErrorKind::Enum { options } => describe_choice(&shown, options),
+        ValidationErrorKind::AdditionalProperties { unexpected } if pointer.is_empty() => {
+            format!("{}{}", error.masked_with(shown), describe_unexpected(&schema["properties"], unexpected))
+        }
         _ => error.masked_with(shown).to_string(),
     };
     DataError::at_pointer(&pointer, code, text)
+}
+
+/// Returns what may be meant by the first of the keys that an operation doesn't know: a key of an agent's configuration
+/// for `config`, or the nearest known one.
+fn describe_unexpected(known: &Value, unexpected: &[String]) -> String {
+    let (Some(known), Some(key)) = (known.as_object(), unexpected.first()) else { return String::new() };
+    if known.contains_key("agentId") && known.contains_key("config") && AgentConfig::has_key(key) {
+        return format!("; `{key}` is a key of the agent's configuration, put it into `config`");
+    }
+    let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    did_you_mean(key, &names)
 }
 
 /// Says which values are allowed: all of them, where the library names the first two of many.
@@ -360,6 +375,26 @@ mod tests {
             (json!(["a", "b", "c", "d", "e"]), r#""x" is not one of "a", "b", "c", "d" or "e""#),
         ] {
             assert_eq!(describe_choice("\"x\"", &options), expected);
+        }
+    }
+
+    #[test]
+    fn an_unexpected_key_is_told_with_its_place_or_the_nearest_name() {
+        let catalog = crate::ops::catalog(false).compiled_view();
+        for (path, arguments, expected) in [
+            (
+                "v/ops/agent/update",
+                json!({"agentId": "a", "limits": {}}),
+                "unexpected); `limits` is a key of the agent's",
+            ),
+            ("v/ops/agent/create", json!({"agentId": "a", "systemPrompt": "x"}), "put it into `config`"),
+            ("v/ops/agent/update", json!({"agentId": "a", "confgi": {}}), "unexpected), did you mean `config`"),
+            ("v/ops/lattice/read", json!({"path": "w/x", "limits": {}}), "('limits' was unexpected)"),
+            ("v/ops/lattice/read", json!({"path": "w/x", "maxsize": 1}), "did you mean `maxSize`"),
+        ] {
+            let found = find_operation(&catalog, path).unwrap();
+            let error = validate_arguments(found, &found.validator().unwrap(), &arguments, false).unwrap_err();
+            assert!(error.to_string().contains(expected), "{path} {arguments}: {error}");
         }
     }
 

@@ -47,8 +47,8 @@ impl OutgoingRequest {
 /// Function that checks that the caller's authority covers a URL.
 type UrlCheck<'a> = &'a (dyn Fn(&Url) -> Result<(), OpError> + Sync);
 
-/// An HTTP client with its policy.
-#[derive(Default)]
+/// An HTTP client with its policy. Clones share its connections, if it has been used before.
+#[derive(Default, Clone)]
 pub(crate) struct HttpSender {
     policy: HttpPolicy,
     /// Client for direct calls, built by the first one: most venues allow no host.

@@ -6,7 +6,7 @@ mod rotate;
 
 pub use files::{KEY_VARIABLE, KeyFileError, fresh_key, keygen, load, load_or_make};
 pub use lost::{LostSecrets, find_lost};
-pub use rotate::{RotationCounts, rotate};
+pub use rotate::{RotationCounts, rotate_secrets};
 
 use crate::domain::ids::Owner;
 use crate::domain::ids::secret::SecretName;

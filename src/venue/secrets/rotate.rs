@@ -1,5 +1,4 @@
-//! Rotation of keys: every secret is sealed again with the first key. It can be interrupted and begun again at any
-//! time.
+//! Rotation of an owner's secrets.
 
 use super::{SecretError, Vault, list};
 use crate::domain::ids::Owner;
@@ -9,40 +8,44 @@ use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, Store, keys};
 use serde::Serialize;
 
-/// Result of a rotation.
+/// Result of a rotation: of secrets, of logins at MCP servers, and of credentials of push notifications.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct RotationCounts {
-    /// Owners that have secrets.
+    /// Owners that have something sealed.
     pub owners: usize,
-    /// Secrets that were sealed again.
+    /// What was sealed again.
     pub rotated: usize,
-    /// Secrets that the first key had sealed already.
+    /// What the first key had sealed already.
     pub current: usize,
-    /// Secrets that can't be opened, each with its owner, its name and the reason.
+    /// What can't be opened, each with its owner, its name and the reason.
     pub failed: Vec<String>,
 }
 
-/// Seals every secret of every owner with the first key. Each is one write: after a crash some are still under the old
-/// key, which must stay configured until a later run has finished.
-pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<RotationCounts, SecretError> {
-    let mut done = RotationCounts::default();
-    let mut owners = store.all_owners();
-    while let Some(page) = owners.next().await? {
-        for owner in &page {
-            let secrets = list(store, owner).await?;
-            done.owners += usize::from(!secrets.is_empty());
-            for (name, _) in secrets {
-                match reseal(vault, store, now, owner, &name).await {
-                    Ok(true) => done.rotated += 1,
-                    Ok(false) => done.current += 1,
-                    Err(SecretError::Missing(_)) => {}
-                    Err(error @ SecretError::Sealed { .. }) => done.failed.push(format!("{owner}: {error}")),
-                    Err(error) => return Err(error),
-                }
-            }
+impl RotationCounts {
+    /// Returns the number of what was looked at.
+    pub const fn total(&self) -> usize {
+        self.rotated + self.current + self.failed.len()
+    }
+}
+
+/// Seals every secret of an owner with the first key, one write each.
+pub async fn rotate_secrets(
+    vault: &Vault,
+    store: &dyn Store,
+    now: Millis,
+    owner: &Owner,
+    counts: &mut RotationCounts,
+) -> Result<(), SecretError> {
+    for (name, _) in list(store, owner).await? {
+        match reseal(vault, store, now, owner, &name).await {
+            Ok(true) => counts.rotated += 1,
+            Ok(false) => counts.current += 1,
+            Err(SecretError::Missing(_)) => {}
+            Err(error @ SecretError::Sealed { .. }) => counts.failed.push(format!("{owner}: {error}")),
+            Err(error) => return Err(error),
         }
     }
-    Ok(done)
+    Ok(())
 }
 
 /// Seals one secret again; `false` if it was under the first key already.

@@ -354,4 +354,5 @@ fn the_command_line_shows_replays_and_explains_turns() {
     up.run(&["turn", "show", "nobody/s/1"]).expect(5, "no agent `nobody`");
     up.run(&["turn", "show", "clerk"]).expect(2, "expected `AGENT/SESSION/TURN`");
     up.run(&["turn", "replay", "clerk/1", "--model", "x"]).expect(2, "expected `provider/name`");
+    up.run(&["turn", "replay", "clerk/1", "--model", "nope/m"]).expect(0, "warning: `model`: no provider `nope`");
 }

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use trellis::venue::operation::OpError;
@@ -27,6 +28,8 @@ pub enum Replaced {
     Redirect(String),
     /// JSON whose keys go over the usual ones.
     Keys(Value),
+    /// The usual answer, after this time.
+    Late(Duration),
 }
 
 /// A request, with its path, its body and its `Authorization`.
@@ -133,6 +136,10 @@ async fn asked(State(state): State<Arc<LoginState>>, uri: Uri, headers: HeaderMa
         }
         Some(Replaced::Redirect(to)) => return (axum::http::StatusCode::FOUND, [("location", to)]).into_response(),
         Some(Replaced::Keys(keys)) => keys.as_object().unwrap().clone(),
+        Some(Replaced::Late(time)) => {
+            tokio::time::sleep(time).await;
+            Map::new()
+        }
         None => Map::new(),
     };
     let base = &state.base;

@@ -77,7 +77,7 @@ async fn a_login_is_of_its_owner_and_agent_alone() {
 }
 
 /// A site by a clock that the test sets.
-async fn start_by_clock() -> (LoginServer, McpTestServer, ClientSite, Clock) {
+pub async fn start_by_clock() -> (LoginServer, McpTestServer, ClientSite, Clock) {
     let (login, clock) = (LoginServer::start().await, Clock::manual(Millis(1_800_000_000_000)));
     let server = login.guard(None).await;
     let (mut venue, dir) = TestVenue::embedded_at(RULES, clock.clone()).await;
@@ -135,11 +135,12 @@ async fn a_token_that_cannot_be_renewed_is_sent_no_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_token_is_renewed_once_and_then_given_up() {
-    let (login, server, site) = start(json!({})).await;
+    let (login, server, site, clock) = start_by_clock().await;
     log_in(&site, "searcher").await.unwrap();
     login.revoke_all();
     refresh(&site, "searcher").await.unwrap();
     assert_eq!(login.asked("/token").len(), 2);
+    clock.advance(Duration::from_secs(31));
     // A server that takes no token gets two requests for a call, and no more.
     let keys = Replaced::Keys(json!({"access_token": "not-accepted"}));
     login.replace("/token", keys);

@@ -9,6 +9,7 @@ mod killed;
 mod late_tasks;
 mod login_server;
 mod login_attacks;
+mod login_renewals;
 mod logins;
 mod marks;
 mod programs;

@@ -7,8 +7,8 @@ use crate::support::redis_cluster::{PRIMARIES, RedisCluster};
 use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use serde_json::json;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trellis::bus::nats::NatsBus;
 use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
@@ -213,9 +213,10 @@ async fn forgotten_records_are_not_restored_after_a_loss() {
 
 /// A call that the driver sends to the old primary may be under way: then some of it is found later.
 async fn until_found(tail: &AckLogStore) -> Vec<Loss> {
-    let (end, mut all) = (Instant::now() + Duration::from_mins(1), Vec::new());
+    let (begin, end, mut all) = (Instant::now(), Instant::now() + Duration::from_mins(1), Vec::new());
     loop {
-        match tail.compare(at(7), || ()).await {
+        let late = u64::try_from(begin.elapsed().as_millis()).unwrap();
+        match tail.compare(at(7 + late), || ()).await {
             Ok(Some(found)) => {
                 all.extend(found.losses);
                 if !all.is_empty() && found.left == 0 {
@@ -378,6 +379,42 @@ impl trellis::store::Layer for Unsteady {
         assert!(!self.broken.swap(false, Ordering::SeqCst), "on purpose");
         self.inner.read(owner, keys).await
     }
+}
+
+/// A cluster with a new primary, of which one node doesn't know yet: it still answers for the old one.
+struct LateNews {
+    old: Arc<EmbeddedStore>,
+    new: Arc<EmbeddedStore>,
+    names: Mutex<[&'static str; 2]>,
+    is_known: AtomicBool,
+}
+
+impl trellis::store::Layer for LateNews {
+    fn inner(&self) -> &dyn Store {
+        if self.is_known.load(Ordering::SeqCst) { &*self.new } else { &*self.old }
+    }
+
+    async fn history(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.names.lock().unwrap().map(str::to_owned).to_vec())
+    }
+}
+
+#[tokio::test]
+async fn what_an_old_primary_still_answers_is_looked_at_again() {
+    let (old, new) = (EmbeddedStore::in_memory(), EmbeddedStore::in_memory());
+    let (names, is_known) = (Mutex::new(["a", "b"]), AtomicBool::new(false));
+    let cluster = Arc::new(LateNews { old, new, names, is_known });
+    let tail = AckLogStore::new(Arc::clone(&cluster) as Arc<dyn Store>);
+    assert_eq!(tail.compare(NOW, || panic!("the first look")).await.unwrap(), None);
+    tail.write(at(1), &owner(), &[DocWrite::put(keys::POLICY, "{}")]).await.unwrap();
+    *cluster.names.lock().unwrap() = ["a", "c"];
+    let found = tail.compare(at(2), || ()).await.unwrap().unwrap();
+    assert_eq!((found.is_another, found.losses.len()), (true, 0), "the old primary lacks nothing");
+    cluster.is_known.store(true, Ordering::SeqCst);
+    assert_eq!(tail.compare(at(3), || ()).await.unwrap(), None);
+    let found = tail.compare(at(5_002), || ()).await.unwrap().unwrap();
+    assert_eq!((found.is_another, shown(&found.losses)), (false, vec![("`policy` was written", false)]));
+    assert_eq!(tail.compare(at(6_000), || ()).await.unwrap(), None, "it is told once");
 }
 
 #[tokio::test]

@@ -165,6 +165,12 @@ impl RedisServer {
         redis::from_redis_value(self.command(words).await.unwrap()).unwrap()
     }
 
+    /// Whether it is a primary. One that becomes it ends its connections: then it isn't known.
+    pub async fn is_primary(&self) -> bool {
+        let said = self.command(&["INFO", "replication"]).await;
+        said.is_ok_and(|said| redis::from_redis_value::<String>(said).is_ok_and(|said| said.contains("role:master")))
+    }
+
     /// Its port.
     pub const fn port(&self) -> u16 {
         self.port

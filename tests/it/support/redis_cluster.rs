@@ -126,10 +126,7 @@ impl RedisCluster {
 
     /// Waits until a node is a primary.
     pub async fn promoted(&self, node: usize) {
-        until("the replica is the primary", async || {
-            self.nodes[node].text(&["INFO", "replication"]).await.contains("role:master")
-        })
-        .await;
+        until("the replica is the primary", async || self.nodes[node].is_primary().await).await;
     }
 
     /// Lets a replica hear nothing more of its primary, which goes on without it.

@@ -98,10 +98,8 @@ impl RedisSentinel {
 
     /// Waits until the primary is another than the first.
     pub async fn failed_over(&self) {
-        let is_primary =
-            async |server: &RedisServer| server.text(&["INFO", "replication"]).await.contains("role:master");
         until("a replica is the primary", async || {
-            is_primary(&self.servers[1]).await || is_primary(&self.servers[2]).await
+            self.servers[1].is_primary().await || self.servers[2].is_primary().await
         })
         .await;
     }

@@ -46,7 +46,7 @@ fn a_message_that_no_prompt_has_room_for_names_its_rest() {
 #[test]
 fn a_result_is_shown_to_its_cap_and_names_its_rest() {
     let (text_output, rows) = (json!("r".repeat(50_000)), json!({"ok": true, "rows": vec!["r"; 20_000]}));
-    for (output, ends) in [(text_output, "/output`, offset 3"), (rows, "/output`]")] {
+    for (output, ends) in [(text_output, "/output`, offset 3"), (rows, "/output/rows`]")] {
         let results = vec![result(2, output), result(3, "short")];
         let assembled = built(&inputs(BUDGET, vec![], ServedEvents { results, ..doing(task(1, "x")) }));
         let shown = row(&assembled, &format!("pending/{}", job(2)));

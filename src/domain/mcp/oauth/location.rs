@@ -101,6 +101,11 @@ pub fn is_resource_of(resource: &str, server: &str) -> bool {
         && (resource.query.is_none() || resource.query == server.query)
 }
 
+/// Whether two URLs are of one scheme, host and port.
+pub fn is_same_origin(one: &str, other: &str) -> bool {
+    UrlParts::parse(one).zip(UrlParts::parse(other)).is_some_and(|(one, other)| one.origin() == other.origin())
+}
+
 /// Whether a URL may be used in a login at a server: over TLS, if the server itself is.
 pub fn is_usable_url(url: &str, server: &str) -> bool {
     let (Some(url), Some(server)) = (UrlParts::parse(url), UrlParts::parse(server)) else { return false };

@@ -1,6 +1,6 @@
 //! Metadata of servers and of login servers: which can be used (RFC 9728, RFC 8414).
 
-use super::location::{is_issuer, is_resource_of, is_usable_url};
+use super::location::{is_issuer, is_resource_of, is_same_origin, is_usable_url};
 use super::scope::check_scopes;
 use crate::decode;
 use crate::limits::MCP_ISSUERS;
@@ -64,6 +64,18 @@ pub enum MetadataError {
     NoUrl {
         /// Key of the metadata.
         key: &'static str,
+    },
+    /// Nothing would show that an answer is of another login server.
+    #[error(
+        "the login server `{issuer}` sends people to a page of another host, {}, and its answers don't say whose they are \
+         (RFC 9207): no login begins, unless the configuration says that the login server is right: `auth.issuer`",
+        quote_foreign(.page)
+    )]
+    OtherPage {
+        /// Login server whose page it is.
+        issuer: String,
+        /// URL of its page.
+        page: String,
     },
     /// Codes would not be protected.
     #[error(
@@ -176,12 +188,19 @@ impl IssuerMetadata {
         self.token_endpoint.as_deref().ok_or(MetadataError::NoUrl { key: "token_endpoint" })
     }
 
-    /// Returns the URL that a person opens. A login server that doesn't prove codes gets nobody.
-    pub fn page_url(&self) -> Result<&str, MetadataError> {
+    /// Returns the URL that a person opens. A login server that doesn't prove codes gets nobody; nor does one that sends people
+    /// to another host's page and doesn't mark its answers, unless the configuration names it.
+    pub fn page_url(&self, is_configured: bool) -> Result<&str, MetadataError> {
         if !self.code_challenge_methods_supported.iter().any(|method| method == S256) {
             return Err(MetadataError::NoProof);
         }
-        self.authorization_endpoint.as_deref().ok_or(MetadataError::NoUrl { key: "authorization_endpoint" })
+        let page = self.authorization_endpoint.as_deref();
+        let page = page.ok_or(MetadataError::NoUrl { key: "authorization_endpoint" })?;
+        let is_known = self.authorization_response_iss_parameter_supported || is_configured;
+        if !is_known && !is_same_origin(page, &self.issuer) {
+            return Err(MetadataError::OtherPage { issuer: self.issuer.clone(), page: page.to_owned() });
+        }
+        Ok(page)
     }
 }
 
@@ -206,7 +225,7 @@ mod tests {
         metadata.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         let read = IssuerMetadata::read(metadata.to_string().as_bytes(), "https://as/one", SERVER);
         let read = read.map_err(|error| error.to_string())?;
-        read.page_url().map(str::to_owned).map_err(|error| error.to_string())
+        read.page_url(false).map(str::to_owned).map_err(|error| error.to_string())
     }
 
     fn check(found: Result<String, String>, expected: Result<&str, &str>) {
@@ -245,6 +264,17 @@ mod tests {
         check(page_of(&json!({"authorization_endpoint": null})), Err("has no `authorization_endpoint`"));
         check(page_of(&json!({"authorization_endpoint": "javascript:alert(1)"})), Err("nothing was opened"));
         check(page_of(&json!({"token_endpoint": "http://as/token"})), Err("`token_endpoint`"));
+        let other = json!({"authorization_endpoint": "https://honest/go"});
+        check(page_of(&other), Err("sends people to a page of another host"));
+        let mut marked = other.clone();
+        marked["authorization_response_iss_parameter_supported"] = true.into();
+        check(page_of(&marked), Ok("https://honest/go"));
+        let read = json!({
+            "issuer": "https://as/one", "authorization_endpoint": "https://honest/go",
+            "code_challenge_methods_supported": ["S256"]
+        });
+        let read = IssuerMetadata::read(read.to_string().as_bytes(), "https://as/one", SERVER).unwrap();
+        assert_eq!(read.page_url(true), Ok("https://honest/go"));
         check(page_of(&json!({"scopes_supported": ["a b"]})), Ok("https://as/go"));
     }
 }

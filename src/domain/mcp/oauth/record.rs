@@ -3,7 +3,7 @@
 use super::client::OauthClient;
 use crate::decode;
 use crate::ids::{AgentId, sha256_hex};
-use crate::limits::MCP_TOKEN_MARGIN;
+use crate::limits::{MCP_REFUSAL_PAUSE, MCP_TOKEN_MARGIN};
 use crate::mcp::name::ServerName;
 use crate::secret::{PlainSecret, SecretRecord};
 use crate::time::Millis;
@@ -44,6 +44,9 @@ pub struct ServerLogin {
     /// End of the time for which one process alone renews the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed: Option<Millis>,
+    /// Time at which a token was last replaced because the server refused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Millis>,
     /// Tokens; `None` once they count no longer.
     pub sealed: Option<SecretRecord>,
 }
@@ -62,6 +65,12 @@ impl ServerLogin {
     /// Whether a process renews the token now.
     pub fn is_claimed(&self, now: Millis) -> bool {
         self.claimed.is_some_and(|until| until > now)
+    }
+
+    /// Whether a refused token was replaced a short time ago: a server that refuses each token would have the login server
+    /// asked with each call.
+    pub fn is_just_replaced(&self, now: Millis) -> bool {
+        self.refused.is_some_and(|at| now < at.plus(MCP_REFUSAL_PAUSE))
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::client::{ClientAuthMethod, OauthClient};
 use super::scope::wants_offline;
+use crate::ids::secret::SecretName;
 use crate::percent::percent_encode;
+use crate::secret::{Mask, PlainSecret};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
@@ -103,6 +105,18 @@ impl GrantForm {
             form.add("scope", scopes.join(" "));
         }
         form
+    }
+
+    /// Adds what is secret in the form to what is masked in answers.
+    pub fn add_to_mask(&self, mask: &mut Mask) {
+        let name = SecretName::new("login").expect("a word is a name");
+        let is_secret = |key: &str| matches!(key, "code" | "code_verifier" | "refresh_token" | "client_assertion");
+        for (_, value) in self.0.iter().filter(|(key, _)| is_secret(key)) {
+            // What is shorter than any secret can't be told from other text.
+            if let Ok(secret) = PlainSecret::new(value.as_str().to_owned()) {
+                mask.add(&name, &secret);
+            }
+        }
     }
 
     fn add(&mut self, key: &'static str, value: String) {

@@ -311,7 +311,7 @@ fn a_requests_own_schema_goes_before_the_agents() {
     request.event.response_schema = Some(json!({"type": "array", "items": {"type": "integer"}}));
     let mut session = Session::new(&typed(), vec![request]);
     session.call("complete", json!({"total": 3}));
-    assert!(session.result(1, 0).contains("null is not of type \"array\""), "{}", session.result(1, 0));
+    assert!(session.result(1, 0).contains("`result` is missing, got `total`"), "{}", session.result(1, 0));
     let decision = session.call("complete", json!({"result": [1, 2]}));
     assert_eq!(decision.ended_task.unwrap().1, JobResult::complete(json!([1, 2])));
 }

@@ -21,7 +21,7 @@ pub(super) struct StoreFolder {
     /// Folder of the store's backups.
     pub(super) backups: PathBuf,
     pub(super) limit: Option<u64>,
-    /// Why the database differs from what it was when it was closed.
+    /// Why the database may not be what it was when it was closed, and what to do.
     pub(super) lost: Option<String>,
     pub(super) health: Arc<Health>,
     reclaimer: Option<Reclaimer>,

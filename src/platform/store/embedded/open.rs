@@ -101,7 +101,7 @@ pub(super) struct OpenDatabase {
     /// The index, without live leases.
     pub(super) index: Index,
     pub(super) head: StoreHead,
-    /// Why the database differs from what it was when it was closed.
+    /// Why the database may not be what it was when it was closed, and what to do.
     pub(super) lost: Option<String>,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn open_database(dir: &Path, store: &str) -> Result<OpenDatabase, Sto
     check_format(format_of(&db).map_err(failed)?.transpose()?.as_ref(), FORMAT)?;
     let (head, lost) = StoreHead::open(dir, &db).map_err(failed)?;
     if let Some(lost) = &lost {
-        tracing::error!("store `{store}`: {lost}; restore a backup, or submit again what `trellis audit` doesn't know");
+        tracing::error!("store `{store}`: {lost}");
     }
     let index = recover(&db).map_err(failed)?;
     Ok(OpenDatabase { db, index, head, lost })

@@ -21,10 +21,7 @@ impl EmbeddedStore {
         };
         let (value, problem) = match found {
             (Some(refused), _) => ("nothing can be written", Some(refused.to_string())),
-            (None, Some(lost)) => {
-                let next = "restore a backup, or submit again what `trellis audit` doesn't know";
-                ("it was written after it was opened last", Some(format!("{lost}; {next}")))
-            }
+            (None, Some(lost)) => ("it may not be what it was when it was closed", Some(lost)),
             (None, None) => ("it can be written", None),
         };
         BackendSetting { name: "embedded disk".into(), value: value.into(), problem }

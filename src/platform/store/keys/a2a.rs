@@ -15,6 +15,15 @@ pub fn job_message(job: &JobId, at: Millis, name: &str) -> String {
     format!("{}{:016}-{name}", job_messages(job), at.0)
 }
 
+/// Prefix of the documents of jobs.
+pub const JOB_DOCUMENTS: &str = "j/";
+
+/// Returns the job in the key of a push notification; `None` for any other key.
+pub fn notified_job(key: &str) -> Option<JobId> {
+    let (job, rest) = key.strip_prefix(JOB_DOCUMENTS)?.split_once('/')?;
+    rest.strip_prefix("n/").and_then(|_| JobId::new(job).ok())
+}
+
 /// Returns the prefix of the push notifications of a job.
 pub fn job_notifications(job: &JobId) -> String {
     format!("j/{job}/n/")

@@ -1,8 +1,8 @@
 //! Keys of documents about the store itself (history, format, workers), and which documents users would miss.
 
 use super::{
-    DELETIONS, ERASURES, GARBAGE, MARKER, NOTIFICATIONS_STATE, PART_SCANS, POLICY, QUOTA, SECRETS, SESSION_DAYS,
-    SWEPT_BY_TIME, WEBHOOK_STATES, is_spending,
+    DELETIONS, ERASURES, GARBAGE, MARKER, MCP_LOGINS, NOTIFICATIONS_STATE, PART_SCANS, POLICY, QUOTA, SECRETS,
+    SESSION_DAYS, SWEPT_BY_TIME, WEBHOOK_STATES, is_spending,
 };
 use crate::domain::ids::{Owner, OwnerPart, encode_token};
 use crate::domain::time::Millis;
@@ -111,11 +111,13 @@ pub fn is_user_document(key: &str) -> bool {
 /// Key of the copy of an owner's policy: written with it, and in force when the policy is missing or can't be read.
 pub const POLICY_COPY: &str = "policy.copy";
 
-/// Whether a document decides what an owner's agents may do: policy, quota, record and gate of an agent, secret.
+/// Whether a document decides what an owner's agents may do: policy, quota, record and gate of an agent, secret, login.
 pub fn is_protected_setting(key: &str) -> bool {
-    let is_of_agent = |rest: &str| !rest.contains('/') || rest.split_once('/').is_some_and(|(_, last)| last == "gate");
+    let is_of_agent =
+        |rest: &str| rest.split_once('/').is_none_or(|(_, last)| last == "gate" || last.starts_with(MCP_LOGINS));
     [POLICY, POLICY_COPY, QUOTA, ERASURES].contains(&key)
         || key.starts_with(SECRETS)
+        || key.starts_with(MCP_LOGINS)
         || key.strip_prefix("g/").is_some_and(is_of_agent)
 }
 
@@ -187,6 +189,9 @@ mod tests {
             ("s/KEY", true),
             ("g/echo", true),
             ("g/echo/gate", true),
+            ("mcp.login/hub", true),
+            ("g/echo/mcp.login/hub", true),
+            ("g/echo/mcp/hub", false),
             ("g/echo/turn/main/0000000000000001", false),
             ("w/a", false),
         ] {

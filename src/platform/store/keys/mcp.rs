@@ -28,10 +28,13 @@ pub fn mcp_begun_login(state_hash: &str) -> DocKey {
     format!("{MCP_BEGUN_LOGINS}{state_hash}")
 }
 
+/// Prefix of the logins at servers that the venue names; those at an agent's servers follow `g/<agent>/`.
+pub const MCP_LOGINS: &str = "mcp.login/";
+
 /// Returns the key of the login at a server: one that an agent has declared, or one of the venue.
 pub fn mcp_login(agent: Option<&AgentId>, server: &ServerName) -> DocKey {
     match agent {
-        Some(agent) => format!("g/{}/mcp.login/{server}", agent.token()),
-        None => format!("mcp.login/{server}"),
+        Some(agent) => format!("g/{}/{MCP_LOGINS}{server}", agent.token()),
+        None => format!("{MCP_LOGINS}{server}"),
     }
 }

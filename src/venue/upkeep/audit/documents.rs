@@ -9,6 +9,7 @@ use crate::domain::dead::DeadLetter;
 use crate::domain::ids::Owner;
 use crate::domain::invocation::InvokedOperation;
 use crate::domain::job::watch::ExternalWatch;
+use crate::domain::mcp::oauth::record::{BegunLogin, ServerLogin};
 use crate::domain::mcp::pin::McpPin;
 use crate::domain::outcome::{OpenCall, UnknownOutcome};
 use crate::domain::quota::OwnLimits;
@@ -24,7 +25,7 @@ use std::collections::BTreeSet;
 type DocumentCheck = fn(&str, &[u8]) -> Result<(), StoreError>;
 
 /// Prefixes of an owner's documents, and what reads these.
-const OF_OWNERS: [(&str, DocumentCheck); 15] = [
+const OF_OWNERS: [(&str, DocumentCheck); 17] = [
     (keys::TIMERS, check_json::<Timer>),
     (keys::SECRETS, check_json::<SecretRecord>),
     (keys::APPROVALS, check_json::<Approval>),
@@ -36,6 +37,8 @@ const OF_OWNERS: [(&str, DocumentCheck); 15] = [
     (keys::OWNER_CAPS, check_json::<CapUse>),
     (keys::DEAD_LETTERS, check_json::<DeadLetter>),
     (keys::MCP_PINS, check_json::<McpPin>),
+    (keys::MCP_LOGINS, check_json::<ServerLogin>),
+    (keys::MCP_BEGUN_LOGINS, check_json::<BegunLogin>),
     (keys::CARD_PINS, check_json::<CardPin>),
     (keys::WEBHOOKS, check_json::<Webhook>),
     (keys::WEBHOOK_STATES, check_json::<WebhookState>),
@@ -43,8 +46,9 @@ const OF_OWNERS: [(&str, DocumentCheck); 15] = [
 ];
 
 /// The same of an agent's documents, by what follows `g/<agent>/`.
-const OF_AGENTS: [(&str, DocumentCheck); 3] = [
+const OF_AGENTS: [(&str, DocumentCheck); 4] = [
     (keys::MCP_PINS, check_json::<McpPin>),
+    (keys::MCP_LOGINS, check_json::<ServerLogin>),
     (keys::CARD_PINS, check_json::<CardPin>),
     (keys::SESSION_CAPS, check_json::<CapUse>),
 ];
@@ -55,7 +59,7 @@ pub(super) async fn find_unreadable(venue: &Venue, owner: &Owner) -> Result<BTre
     for (prefix, check) in OF_OWNERS {
         find_under(venue, owner, prefix, check, &mut unreadable).await?;
     }
-    for agent in agents::document_prefixes(venue, owner).await? {
+    for agent in agents::document_prefixes(&*venue.store, owner).await? {
         for (rest, check) in OF_AGENTS {
             find_under(venue, owner, &format!("{agent}{rest}"), check, &mut unreadable).await?;
         }

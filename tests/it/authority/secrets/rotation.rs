@@ -8,7 +8,8 @@ use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::{DocEffect, DocWrite, DocumentStore, Expect, Store, keys};
-use trellis::venue::secrets::{RotationCounts, SecretError, SetSecret, Vault, list, rotate};
+use trellis::venue::key_rotation::rotate_keys;
+use trellis::venue::secrets::{RotationCounts, SecretError, SetSecret, Vault, list};
 
 fn vault(keys: &str) -> Vault {
     let keys = keys.split(' ').map(|name| format!("{name}:{}", hex::encode([name.as_bytes()[0]; 32])));
@@ -59,18 +60,18 @@ async fn a_rotation_seals_everything_with_the_first_key() {
     let now = Clock::default().now();
     all_open(&site, &vault("b a")).await;
     let before = list(&*site.store, &site.owners[0]).await.unwrap();
-    let done = rotate(&vault("b a"), &*site.store, now).await.unwrap();
+    let done = rotate_keys(&vault("b a"), &*site.store, now).await.unwrap();
     assert_eq!(done, RotationCounts { owners: 3, rotated: 6, current: 0, failed: Vec::new() });
     let after = list(&*site.store, &site.owners[0]).await.unwrap();
     assert_eq!((&after[0].1.stamp, after[0].1.key.to_string().as_str()), (&before[0].1.stamp, "b"));
     assert_ne!(after[0].1.nonce, before[0].1.nonce);
     all_open(&site, &vault("b")).await;
-    let again = rotate(&vault("b"), &*site.store, now).await.unwrap();
+    let again = rotate_keys(&vault("b"), &*site.store, now).await.unwrap();
     assert_eq!((again.rotated, again.current), (0, 6));
-    let lost = rotate(&vault("c"), &*site.store, now).await.unwrap();
+    let lost = rotate_keys(&vault("c"), &*site.store, now).await.unwrap();
     assert_eq!((lost.rotated, lost.failed.len()), (0, 6));
     assert!(lost.failed[0].contains("secret `X` can't be opened: it is sealed with key `b`"), "{:?}", lost.failed);
-    let none = rotate(&Vault::default(), &*site.store, now).await;
+    let none = rotate_keys(&Vault::default(), &*site.store, now).await;
     assert!(matches!(none, Err(SecretError::NoKey)), "{none:?}");
 }
 
@@ -82,9 +83,12 @@ async fn an_interrupted_rotation_loses_nothing_and_goes_on() {
             let now = Clock::default().now();
             let store: Arc<dyn Store> = Arc::clone(&site.store) as Arc<dyn Store>;
             let faulty = FaultyStore::new(store, FaultPlan::From { n, at });
-            assert!(matches!(rotate(&vault("b a"), &*faulty, now).await, Err(SecretError::Store(_))), "{at:?} {n}");
+            assert!(
+                matches!(rotate_keys(&vault("b a"), &*faulty, now).await, Err(SecretError::Store(_))),
+                "{at:?} {n}"
+            );
             all_open(&site, &vault("b a")).await;
-            let done = rotate(&vault("b a"), &*site.store, now).await.unwrap();
+            let done = rotate_keys(&vault("b a"), &*site.store, now).await.unwrap();
             let written = usize::try_from(n).unwrap() - usize::from(at == FaultAt::Before);
             assert_eq!((done.rotated, done.current), (6 - written, written), "{at:?} {n}");
             all_open(&site, &vault("b")).await;

@@ -4,15 +4,18 @@ use crate::support::both_stores::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::approval::ApprovalVerdict;
 use trellis::domain::authority::Authority;
+use trellis::domain::cap::{Ceiling, SpendSettings};
 use trellis::domain::event::Submission;
-use trellis::domain::ids::JobId;
+use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::rate::RateLimit;
 use trellis::domain::worker_registry::HEARTBEAT;
 use trellis::process::clock::Clock;
+use trellis::store::{DocEffect, DocWrite, keys};
 use trellis::venue::operation::Caller;
 use trellis::venue::rates::RateSettings;
 use trellis::venue::{approvals, jobs};
@@ -109,6 +112,26 @@ on_both! {
     a_later_task_waits_behind_the_first
     a_parent_says_that_its_child_waits_for_a_person
     while_an_approved_call_runs_nobody_is_asked
+    a_damaged_document_is_named
+}
+
+async fn a_damaged_document_is_named(on: On) {
+    let Some((mut venue, _dir)) = venue(on, Clock::system()).await else { return };
+    let session = Ceiling::parse("tokens=90000").unwrap();
+    Arc::get_mut(&mut venue.venue).unwrap().spend = SpendSettings { session, ..SpendSettings::default() };
+    let cap = keys::session_cap(&SessionKey { agent: "plain".parse().unwrap(), session: "s".parse().unwrap() });
+    let write = |write: DocWrite| {
+        let venue = &venue;
+        async move { venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap() }
+    };
+    write(DocWrite::put(cap.clone(), "{s3cret")).await;
+    venue.worker();
+    let job = submit_to(&venue, "plain", "s", "t1").await;
+    let waits = waiting(&venue, &job, "damaged").await;
+    assert_eq!(waits["reason"], format!("document `{cap}` can't be read"), "{waits}");
+    assert!(waits["until"].is_u64() && waits["advice"].as_str().unwrap().contains("trellis audit"), "{waits}");
+    write(DocWrite { change: DocEffect::Delete, ..DocWrite::put(cap, "") }).await;
+    assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
 }
 
 async fn without_a_worker_it_says_so_and_names_the_last_one(on: On) {

@@ -4,6 +4,7 @@ use super::copy_folder;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trellis::domain::ids::SessionKey;
+use trellis::domain::losses::Losses;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
@@ -81,6 +82,33 @@ async fn a_journal_that_lost_its_end_is_told_when_the_store_is_opened() {
         drop(store);
         let store = EmbeddedStore::open(dir.path()).unwrap();
         assert_eq!(problem(&store).await, None, "{how}: it goes on from there");
+    }
+}
+
+/// A backup that was put back has no `head`.
+#[tokio::test]
+async fn a_head_that_cannot_be_read_is_told_and_a_missing_one_is_not() {
+    for (bytes, is_told) in [(None, false), (Some(&b""[..]), true), (Some(b"short"), true), (Some(&[0; 16]), true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        write(&store, "w/first").await;
+        drop(store);
+        let head = dir.path().join("head");
+        match bytes {
+            None => std::fs::remove_file(head).unwrap(),
+            Some(bytes) => std::fs::write(head, bytes).unwrap(),
+        }
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        let told = problem(&store).await;
+        assert_eq!(told.as_ref().is_some_and(|told| told.contains("`head` could not be read")), is_told, "{told:?}");
+        let losses = store.scan(&keys::venue_owner(), keys::LOSSES, None, false, 9).await.unwrap();
+        assert_eq!(losses.len(), usize::from(is_told), "{bytes:?}");
+        if let Some((_, found)) = losses.first() {
+            let found: Losses = serde_json::from_slice(found.value.as_ref().unwrap()).unwrap();
+            assert!(found.notes[0].contains("`head`") && found.lines.is_empty() && found.total == 0, "{found:?}");
+        }
+        drop(store);
+        assert_eq!(problem(&EmbeddedStore::open(dir.path()).unwrap()).await, None, "{bytes:?}: it was written anew");
     }
 }
 

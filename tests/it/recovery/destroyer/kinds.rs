@@ -44,6 +44,7 @@ const ABSENT: [(&str, &[&str]); 5] = [
             "j/<job>/m/<at>-<message>",
             "j/<job>/n/<config>",
             "j/<job>/w",
+            "mcp.begun/<hash of the state>",
             "mcp.login/<server>",
             "mcp/<server>",
             "o/<collection>",
