@@ -27,7 +27,7 @@ const QUEUED: &[u8] = &[1];
 
 /// Settings whose problem costs capacity or speed but no guarantee, and those that break few. A name also stands for
 /// those with ` of` a thing or ` at` a server after it.
-const REACH: [(&str, &[u8]); 16] = [
+const REACH: [(&str, &[u8]); 17] = [
     ("redis memory", &[]),
     ("redis replicas", &[]),
     ("redis servers", &[]),
@@ -44,6 +44,7 @@ const REACH: [(&str, &[u8]); 16] = [
     ("nats options", &[]),
     ("nats sync_interval", QUEUED),
     ("nats stream size", &[]),
+    ("nats stream made again", &[]),
 ];
 
 /// Values of settings that a server doesn't disclose.
@@ -307,6 +308,7 @@ mod tests {
         check("nats sync_interval", "not shown to clients", true, QUEUED, [Unknown, Holds]);
         check("nats replicas of TRELLIS", "1: `a` leads", true, QUEUED, [Holds, Holds]);
         check("nats stream size", "9 of 10 bytes", true, QUEUED, [Holds, Holds]);
+        check("nats stream made again of TRELLIS", "2026-01-01T00:00:00Z", true, QUEUED, [Holds, Holds]);
         check("embedded fsync", "off", true, DURABLE, [Broken, Broken]);
     }
 }

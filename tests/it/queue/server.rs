@@ -258,12 +258,25 @@ async fn deleted_streams_and_consumers_are_made_again() {
     context.delete_consumer_from_stream("workers", &name).await.unwrap();
     bus.publish(&task("e1")).await.unwrap();
     assert_eq!(ids(&receive_n(&bus, 1).await), ["e1"]);
+    assert_eq!(streams_made_again(&bus).await, Vec::<String>::new());
     tokio::time::sleep(Duration::from_secs(1)).await;
     context.delete_stream(&name).await.unwrap();
     let error = bus.publish(&task("e2")).await.unwrap_err();
     assert!(matches!(&error, BusError::Unavailable { .. }), "{error}");
     bus.publish(&task("e2")).await.unwrap();
     assert_eq!(ids(&receive_n(&bus, 1).await), ["e2"]);
+    let told = [format!("nats stream made again of {name}")];
+    assert_eq!(streams_made_again(&bus).await, told);
+    // A later process knows it by the stream, also after another look and another start.
+    let reader = open(&NatsOptions { reads_only: true, ..options.clone() }).await;
+    assert_eq!(streams_made_again(&reader).await, told);
+    assert_eq!(streams_made_again(&open(&options).await).await, told);
+}
+
+/// Streams of which `trellis doctor` says that they were made again.
+async fn streams_made_again(bus: &NatsBus) -> Vec<String> {
+    let all = bus.settings().await.unwrap().into_iter();
+    all.map(|setting| setting.name).filter(|name| name.starts_with("nats stream made again")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

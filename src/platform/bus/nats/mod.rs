@@ -18,6 +18,7 @@ mod inspect;
 mod journal;
 mod line;
 mod live;
+mod made_again;
 mod monitor;
 mod options;
 mod out_batches;
@@ -95,6 +96,7 @@ pub struct NatsBus {
     out: out_batches::OutBatches,
     /// Earliest time at which missing streams are created again.
     repair_due: Mutex<Instant>,
+    creations: made_again::StreamCreations,
 }
 
 impl NatsBus {
@@ -114,6 +116,7 @@ impl NatsBus {
             janitor_due: Mutex::new(Instant::now()),
             out: out_batches::OutBatches::default(),
             repair_due: Mutex::new(Instant::now()),
+            creations: made_again::StreamCreations::default(),
         })
     }
 

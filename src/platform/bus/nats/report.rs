@@ -14,6 +14,8 @@ struct Findings {
     consumers: usize,
     missing: Vec<String>,
     rows: Vec<BackendSetting>,
+    /// Rows of streams that were made again lately.
+    made_again: Vec<BackendSetting>,
 }
 
 impl NatsBus {
@@ -23,7 +25,10 @@ impl NatsBus {
         let mut findings = Findings::default();
         for (config, consumer) in expected::all_streams(&self.options) {
             match line.context.get_stream(&config.name).await {
-                Ok(stream) => findings.compare(self.prefix(), &stream, &config, consumer).await,
+                Ok(stream) => {
+                    findings.made_again.extend(self.creations.check(&self.options, &line.context, &stream).await);
+                    findings.compare(self.prefix(), &stream, &config, consumer).await;
+                }
                 Err(error) if streams::is_missing(&error) => findings.missing.push(format!("stream `{}`", config.name)),
                 Err(error) => findings.rows.push(row(
                     &format!("settings of {}", config.name),
@@ -86,7 +91,7 @@ impl Findings {
     }
 
     fn into_rows(self) -> Vec<BackendSetting> {
-        let Self { streams, consumers, missing, mut rows } = self;
+        let Self { streams, consumers, missing, mut rows, made_again } = self;
         if streams == 0 && rows.is_empty() {
             return vec![row("streams", "none yet, a worker that starts makes them".to_owned(), None)];
         }
@@ -97,6 +102,7 @@ impl Findings {
             let value = format!("{streams} streams and {consumers} consumers are as they must be");
             rows.push(row("streams", value, None));
         }
+        rows.extend(made_again);
         rows
     }
 }
