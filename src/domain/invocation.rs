@@ -114,6 +114,8 @@ pub enum InvokedStep {
     Later(Millis),
     /// A worker may take it.
     Take,
+    /// A worker may take it, but only to stop what goes on elsewhere; then it ends with this result.
+    Stop(JobResult),
     /// It ends with this result.
     Over(JobResult),
 }
@@ -141,22 +143,30 @@ impl InvokedOperation {
         match &self.taken {
             Some(taken) if now < taken.until => InvokedStep::Later(taken.until),
             Some(taken) if !may_be_repeated => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
-            // The last of the workers may have sent the message.
-            Some(taken) if self.begun >= limit && self.is_in_doubt() => {
-                InvokedStep::Over(unknown_outcome(op, &taken.worker))
+            Some(taken) if self.begun >= limit => {
+                let text = format!("`{op}` was begun by {} workers, and each of them died", self.begun);
+                let dead = JobResult::failure(ErrorCode::Dead, text);
+                match self.goes_on_elsewhere() {
+                    true if self.begun == limit => InvokedStep::Stop(dead),
+                    // The last of the workers may have sent the message.
+                    _ if self.may_have_effect(false) => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
+                    _ => InvokedStep::Over(dead),
+                }
             }
-            Some(_) if self.begun >= limit => InvokedStep::Over(JobResult::failure(
-                ErrorCode::Dead,
-                format!("`{op}` was begun by {} workers, and each of them died", self.begun),
-            )),
             Some(_) | None => InvokedStep::Take,
         }
     }
 
-    /// Whether something may have left for another server of which no answer has come.
-    pub fn is_in_doubt(&self) -> bool {
-        self.remote.as_ref().is_some_and(|remote| remote.is_in_doubt())
-            || self.tool_call.as_ref().is_some_and(|call| call.is_in_doubt())
+    /// Whether another server may have done something of which nobody learns if the job ends now, without an answer.
+    /// `is_cancelled`: the server has taken the cancellation of its task.
+    pub fn may_have_effect(&self, is_cancelled: bool) -> bool {
+        self.remote.as_ref().is_some_and(|remote| remote.may_have_effect(is_cancelled))
+            || self.tool_call.as_ref().is_some_and(|call| call.may_have_effect(is_cancelled))
+    }
+
+    /// Whether a task elsewhere or a question to a person is to be stopped when the job ends.
+    fn goes_on_elsewhere(&self) -> bool {
+        self.tool_call.is_some() || self.remote.as_ref().is_some_and(|remote| remote.task.is_some())
     }
 
     /// Gives this worker the claim, for the time of `lease`.
@@ -246,7 +256,7 @@ mod tests {
         match invoked.next_step(Millis(now), "v/ops/x", may_be_repeated, 2) {
             InvokedStep::Later(until) => Ok(Some(until)),
             InvokedStep::Take => Ok(None),
-            InvokedStep::Over(result) => Err(result.error_code),
+            InvokedStep::Stop(result) | InvokedStep::Over(result) => Err(result.error_code),
         }
     }
 
@@ -285,6 +295,11 @@ mod tests {
             assert_eq!(due_or_error(&once, 2_000, true), Ok(None), "{code:?}");
             let twice = once.take(Millis(2_000), "w2", "b", LEASE);
             assert_eq!(due_or_error(&twice, 3_000, true), Err(Some(code)));
+            let is_stopped = matches!(twice.next_step(Millis(3_000), "v/ops/x", true, 2), InvokedStep::Stop(_));
+            assert_eq!(is_stopped, twice.remote.as_ref().unwrap().task.is_some(), "{code:?}");
+            let thrice = twice.take(Millis(3_000), "w3", "c", LEASE);
+            let last = thrice.next_step(Millis(4_000), "v/ops/x", true, 2);
+            assert!(matches!(last, InvokedStep::Over(_)), "whoever stops it may die, too: {last:?}");
         }
     }
 
