@@ -114,8 +114,6 @@ pub enum InvokedStep {
     Later(Millis),
     /// A worker may take it.
     Take,
-    /// A worker may take it, but only to stop what goes on elsewhere; then it ends with this result.
-    Stop(JobResult),
     /// It ends with this result.
     Over(JobResult),
 }
@@ -144,17 +142,21 @@ impl InvokedOperation {
             Some(taken) if now < taken.until => InvokedStep::Later(taken.until),
             Some(taken) if !may_be_repeated => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
             Some(taken) if self.begun >= limit => {
-                let text = format!("`{op}` was begun by {} workers, and each of them died", self.begun);
-                let dead = JobResult::failure(ErrorCode::Dead, text);
                 match self.goes_on_elsewhere() {
-                    true if self.begun == limit => InvokedStep::Stop(dead),
+                    // One more worker only stops that.
+                    true if self.begun == limit => InvokedStep::Take,
                     // The last of the workers may have sent the message.
                     _ if self.may_have_effect(false) => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
-                    _ => InvokedStep::Over(dead),
+                    _ => InvokedStep::Over(dead_end(op, self.begun)),
                 }
             }
             Some(_) | None => InvokedStep::Take,
         }
+    }
+
+    /// Returns the end of an operation that was taken only to stop what goes on elsewhere, since `limit` workers died of it.
+    pub fn end_if_only_stopped(&self, op: &str, limit: u32) -> Option<JobResult> {
+        (self.begun > limit).then(|| dead_end(op, limit))
     }
 
     /// Whether another server may have done something of which nobody learns if the job ends now, without an answer.
@@ -200,6 +202,11 @@ impl InvokedOperation {
     pub fn is_claimed_by(&self, token: &str) -> bool {
         self.taken.as_ref().is_some_and(|taken| taken.token == token)
     }
+}
+
+/// Returns the result of an operation that so many workers have died of.
+fn dead_end(op: &str, begun: u32) -> JobResult {
+    JobResult::failure(ErrorCode::Dead, format!("`{op}` was begun by {begun} workers, and each of them died"))
 }
 
 /// Returns the result of an operation that was begun, must not be repeated, and whose outcome is unknown.
@@ -256,7 +263,7 @@ mod tests {
         match invoked.next_step(Millis(now), "v/ops/x", may_be_repeated, 2) {
             InvokedStep::Later(until) => Ok(Some(until)),
             InvokedStep::Take => Ok(None),
-            InvokedStep::Stop(result) | InvokedStep::Over(result) => Err(result.error_code),
+            InvokedStep::Over(result) => Err(result.error_code),
         }
     }
 
@@ -294,12 +301,14 @@ mod tests {
             let once = begun.take(T, "w1", "a", LEASE);
             assert_eq!(due_or_error(&once, 2_000, true), Ok(None), "{code:?}");
             let twice = once.take(Millis(2_000), "w2", "b", LEASE);
-            assert_eq!(due_or_error(&twice, 3_000, true), Err(Some(code)));
-            let is_stopped = matches!(twice.next_step(Millis(3_000), "v/ops/x", true, 2), InvokedStep::Stop(_));
-            assert_eq!(is_stopped, twice.remote.as_ref().unwrap().task.is_some(), "{code:?}");
+            assert_eq!(twice.end_if_only_stopped("v/ops/x", 2), None);
+            let has_task = twice.remote.as_ref().unwrap().task.is_some();
+            let expected = if has_task { Ok(None) } else { Err(Some(code)) };
+            assert_eq!(due_or_error(&twice, 3_000, true), expected, "{code:?}");
             let thrice = twice.take(Millis(3_000), "w3", "c", LEASE);
-            let last = thrice.next_step(Millis(4_000), "v/ops/x", true, 2);
-            assert!(matches!(last, InvokedStep::Over(_)), "whoever stops it may die, too: {last:?}");
+            assert!(thrice.end_if_only_stopped("v/ops/x", 2).is_some(), "the task is cancelled, and not asked for");
+            let last = if has_task { ErrorCode::OutcomeUnknown } else { code };
+            assert_eq!(due_or_error(&thrice, 4_000, true), Err(Some(last)), "who stops it may die, too");
         }
     }
 

@@ -238,11 +238,6 @@ pub struct LeasedOperation {
 }
 
 impl LeasedOperation {
-    /// Returns the result with which it ends after what goes on elsewhere is stopped, if that alone is to be done.
-    pub const fn given_up(&self) -> Option<&JobResult> {
-        self.given_up.as_ref()
-    }
-
     /// Returns the head of its job.
     pub const fn head(&self) -> &JobHead {
         &self.head
@@ -321,14 +316,9 @@ pub async fn acquire(
         let (now, token) = (venue.now(), mark.clone());
         if invoked.is_claimed_by(&mark) {
             // The write succeeded, and only its answer was lost.
-            return Ok(Edit::without_writes(Some(LeasedOperation {
-                invoked,
-                version,
-                head,
-                status_version,
-                token,
-                given_up: None,
-            })));
+            let given_up = invoked.end_if_only_stopped(&op, by.crash_limit);
+            let claimed = LeasedOperation { invoked, version, head, status_version, token, given_up };
+            return Ok(Edit::without_writes(Some(claimed)));
         }
         let repeatable = may_be_repeated(venue, owner, &invoked, &head).await?;
         let looked = invoked.next_step(now, &op, repeatable, by.crash_limit);
@@ -349,14 +339,11 @@ pub async fn acquire(
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
                 Edit::write(end_writes(venue, owner, &right(invoked), &result, now), None)
             }
-            step @ (InvokedStep::Take | InvokedStep::Stop(_)) => {
-                let given_up = match step {
-                    InvokedStep::Stop(result) => Some(result),
-                    InvokedStep::Take | InvokedStep::Later(_) | InvokedStep::Over(_) => None,
-                };
-                let once_operation = (!repeatable).then_some(op);
+            InvokedStep::Take => {
+                let once_operation = (!repeatable).then(|| op.clone());
                 let claimed = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
                 let claimed = InvokedOperation { once_operation, ..claimed };
+                let given_up = claimed.end_if_only_stopped(&op, by.crash_limit);
                 let mut writes = replacement_writes(&invoked, version, &claimed);
                 writes.push(status_write(job, JobStatus::Started, now).at_version(status_version));
                 let next = LeasedOperation {

@@ -142,6 +142,11 @@ impl LeasedOperation {
         self.invoked.tool_call.as_deref()
     }
 
+    /// Returns the result with which it ends after what goes on elsewhere is stopped, if that alone is to be done.
+    pub const fn given_up(&self) -> Option<&JobResult> {
+        self.given_up.as_ref()
+    }
+
     /// Returns what is known of the task elsewhere that it stands for.
     pub fn remote(&self) -> Option<&RemoteTask> {
         self.invoked.remote.as_deref()

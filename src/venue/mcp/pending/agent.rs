@@ -14,11 +14,11 @@ use crate::venue::{Venue, agents, policy};
 
 /// Whether the agent of a call may go on with it.
 pub(super) enum AgentStanding {
-    /// It may.
+    /// It may go on with it.
     Permitted,
-    /// It may when it is active again.
+    /// It may go on when it is active again.
     Suspended,
-    /// It may not, for this reason.
+    /// It may not go on, for this reason.
     Stopped(OpError),
 }
 
