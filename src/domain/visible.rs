@@ -1,5 +1,7 @@
 //! Invisible characters: two names that look the same shall be the same.
 
+use std::fmt::Write;
+
 /// The rule for names, paths and grants, as an error states it.
 pub const RULE: &str = "characters that can't be seen are not allowed";
 
@@ -7,21 +9,52 @@ pub const RULE: &str = "characters that can't be seen are not allowed";
 /// order mark. Joiners and variation selectors are part of scripts and emoji, and are allowed between characters that
 /// aren't ASCII.
 pub fn first_hidden(text: &str) -> Option<char> {
+    with_neighbours(text).find(|(before, c, after)| is_hidden_between(*before, *c, *after)).map(|(_, c, _)| c)
+}
+
+/// Returns each character of a text with those beside it.
+fn with_neighbours(text: &str) -> impl Iterator<Item = (Option<char>, char, Option<char>)> {
     let mut before = None;
     let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        let seen = |beside: Option<char>| beside.is_some_and(|c| !c.is_ascii());
-        let fits = match c {
-            '\u{200c}' | '\u{200d}' => seen(before) && seen(rest.peek().copied()),
-            '\u{fe00}'..='\u{fe0f}' => seen(before),
-            c => !is_unseen(c) && !matches!(c, '\u{2028}' | '\u{2029}'),
-        };
-        if !fits {
-            return Some(c);
-        }
-        before = Some(c);
+    std::iter::from_fn(move || {
+        let c = rest.next()?;
+        Some((before.replace(c), c, rest.peek().copied()))
+    })
+}
+
+fn is_hidden_between(before: Option<char>, c: char, after: Option<char>) -> bool {
+    let is_of_script = |beside: Option<char>| beside.is_some_and(|c| !c.is_ascii());
+    match c {
+        '\u{200c}' | '\u{200d}' => !(is_of_script(before) && is_of_script(after)),
+        '\u{fe00}'..='\u{fe0f}' => !is_of_script(before),
+        c => is_unseen(c) || matches!(c, '\u{2028}' | '\u{2029}'),
     }
-    None
+}
+
+/// Returns a text with each hidden character, and each control character but tab and line break, as `⟨U+202E⟩`.
+pub fn reveal_hidden(text: &str) -> String {
+    reveal(text, |shown, c| write!(shown, "⟨U+{:04X}⟩", u32::from(c)))
+}
+
+/// Returns a JSON text with the same characters as escapes, `\u202e`: it still means the same value.
+pub fn escape_hidden_json(json: &str) -> String {
+    let escape = |shown: &mut String, c: char| {
+        c.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(shown, "\\u{unit:04x}"))
+    };
+    reveal(json, escape)
+}
+
+fn reveal(text: &str, replace: impl Fn(&mut String, char) -> std::fmt::Result) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (before, c, after) in with_neighbours(text) {
+        let is_control = c.is_control() && !matches!(c, '\n' | '\t');
+        if is_control || is_hidden_between(before, c, after) {
+            replace(&mut shown, c).expect("a text in memory takes everything");
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 /// Checks a name that people give and read in lists: one line of visible characters. Blanks are allowed.
@@ -126,7 +159,7 @@ pub(crate) fn quote_names<T: AsRef<str>>(names: &[T]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{cut_error, first_hidden, is_secret_name, quote_foreign};
+    use super::{cut_error, escape_hidden_json, first_hidden, is_secret_name, quote_foreign, reveal_hidden};
 
     #[test]
     fn an_error_has_no_more_than_two_kilobytes_also_in_json() {
@@ -160,6 +193,28 @@ mod tests {
         }
         assert_eq!(quote_foreign(&"é".repeat(80)), "é".repeat(80));
         assert_eq!(quote_foreign(&"é".repeat(50_000)), "é".repeat(80) + "…");
+    }
+
+    #[test]
+    fn hidden_characters_are_shown_by_their_numbers() {
+        for (text, expected) in [
+            ("plain\n\tünï", "plain\n\tünï"),
+            ("a\u{202e}b", "a⟨U+202E⟩b"),
+            ("a\u{200b}\u{feff}", "a⟨U+200B⟩⟨U+FEFF⟩"),
+            ("a\u{2028}b\u{1b}[0m", "a⟨U+2028⟩b⟨U+001B⟩[0m"),
+            ("\u{e0041}", "⟨U+E0041⟩"),
+            ("👨\u{200d}👩", "👨\u{200d}👩"),
+        ] {
+            assert_eq!(reveal_hidden(text), expected);
+        }
+    }
+
+    #[test]
+    fn an_escaped_json_text_means_the_same_value() {
+        let value = serde_json::json!({"a\u{200b}": "pay \u{202e}001 \u{e0041} \u{7f}"});
+        let escaped = escape_hidden_json(&value.to_string());
+        assert_eq!(escaped, r#"{"a\u200b":"pay \u202e001 \udb40\udc41 \u007f"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
     }
 
     #[test]

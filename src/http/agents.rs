@@ -254,7 +254,8 @@ fn receipt(submitted: &SubmitReceipt) -> ReceiptView {
     }
 }
 
-async fn submit(
+/// Submits a task or a message of a caller, as it was sent.
+pub(super) async fn submit(
     api: &Api,
     who: &RequestCaller,
     agent: &str,

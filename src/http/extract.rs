@@ -33,7 +33,7 @@ use std::time::Duration;
 /// Name of the header with the owner, `tenant/user`.
 pub(super) const OWNER_HEADER: &str = "X-Trellis-Owner";
 /// The same name as a header that is set.
-const OWNER_FIELD: HeaderName = HeaderName::from_static("x-trellis-owner");
+pub(super) const OWNER_FIELD: HeaderName = HeaderName::from_static("x-trellis-owner");
 /// Name of the header with the caller's own id of a request.
 pub(super) const KEY_HEADER: &str = "Idempotency-Key";
 /// Name of the header with the task that task-ending calls refer to.
@@ -292,6 +292,12 @@ fn unknown_parameter(name: &str, known: &[String]) -> String {
 }
 
 impl QueryParams {
+    /// Leaves out parameters without a text, as a form sends its empty fields.
+    pub(super) fn without_blanks(mut self) -> Self {
+        self.0.retain(|_, text| !text.trim().is_empty());
+        self
+    }
+
     /// Returns a number of at least 0.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         self.0.get(name).map(|text| number(name, text)).transpose()

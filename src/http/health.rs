@@ -114,7 +114,7 @@ pub(super) async fn work(State(api): State<Api>) -> Result<Response, Problem> {
 
 /// Reason why work isn't counted.
 #[derive(Debug, thiserror::Error)]
-enum WorkCountError {
+pub(super) enum WorkCountError {
     /// The store or the queue reports an error.
     #[error(transparent)]
     Work(#[from] WorkError),
@@ -123,7 +123,8 @@ enum WorkCountError {
     TimedOut { limit: Duration },
 }
 
-async fn measure_work(api: &Api) -> Result<WorkView, WorkCountError> {
+/// Returns counts of waiting and running work in the venue.
+pub(super) async fn measure_work(api: &Api) -> Result<WorkView, WorkCountError> {
     match tokio::time::timeout(COUNTS_TIME_LIMIT, api.venue.measure_work()).await {
         Ok(measured) => Ok(measured?),
         Err(_) => Err(WorkCountError::TimedOut { limit: COUNTS_TIME_LIMIT }),

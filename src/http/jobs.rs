@@ -11,7 +11,7 @@ use crate::domain::lattice::Namespace;
 use crate::domain::reader::JobVisibility;
 use crate::store::StoreError;
 use crate::venue::job_view;
-use crate::venue::jobs::list::{self, Cursor, JobListFilter};
+use crate::venue::jobs::list::{self, Cursor, JobListFilter, JobPage};
 use crate::venue::jobs::{self, CancelOutcome, waiting_message};
 use crate::venue::upkeep::retention::{self, DeletionOutcome};
 use crate::view::job::JobView;
@@ -126,8 +126,13 @@ async fn load_job(api: &Api, who: &RequestCaller, id: &JobId) -> Result<Job, Pro
 /// Query parameters that make a list a filtered one.
 const FILTERS: [&str; 8] = ["status", "code", "agent", "session", "since", "until", "q", "cursor"];
 
-/// `GET jobs` with filters: returns a page of at most `limit`, and `next`, the `cursor` of the next page.
-async fn list_filtered(api: &Api, who: &RequestCaller, asked: &QueryParams) -> Result<Response, Problem> {
+/// Returns at most `size` jobs of a filtered list, with the cursor of the next page.
+pub(super) async fn find_filtered(
+    api: &Api,
+    who: &RequestCaller,
+    asked: &QueryParams,
+    size: usize,
+) -> Result<JobPage, Problem> {
     if asked.text("offset").is_some() {
         return Err(Problem::bad_request(
             "query `offset`: a filtered list goes on with `cursor`, the `next` of a page",
@@ -147,9 +152,14 @@ async fn list_filtered(api: &Api, who: &RequestCaller, asked: &QueryParams) -> R
         Problem::bad_request(format!("query `cursor`: expected the `next` of a page of this list, got `{text}`"))
     };
     let cursor = asked.text("cursor").map(|text| Cursor::parse(text).ok_or_else(|| bad(text))).transpose()?;
+    Ok(list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?)
+}
+
+/// `GET jobs` with filters: returns a page of at most `limit`, and `next`, the `cursor` of the next page.
+async fn list_filtered(api: &Api, who: &RequestCaller, asked: &QueryParams) -> Result<Response, Problem> {
     let limit = asked.number("limit")?.unwrap_or(FILTERED_PAGE).clamp(1, PAGE);
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
-    let found = list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?;
+    let found = find_filtered(api, who, asked, size).await?;
     let page = JobListPage {
         items: items(who, &found.jobs, asked.flag("details")?),
         total: None,
@@ -234,12 +244,16 @@ pub(super) async fn get(
     Path(id): Path<String>,
     asked: QueryParams,
 ) -> Result<Response, Problem> {
-    let id = job_id(&id)?;
-    check_sight(&api, &who, &id).await?;
-    let job = wait_for(&api, &who, &id, asked.wait()?.unwrap_or_default()).await?;
-    let job = job.ok_or_else(|| unknown_job(&id))?;
-    let record = job_view::record_for(&api.venue, &who.caller, &job).await?;
+    let record = load_record(&api, &who, &id, asked.wait()?.unwrap_or_default()).await?;
     Ok(axum::Json(record).into_response())
+}
+
+/// Returns the record of a job as the caller sees it, when the job has ended or the time is over.
+pub(super) async fn load_record(api: &Api, who: &RequestCaller, id: &str, wait: Duration) -> Result<JobView, Problem> {
+    let id = job_id(id)?;
+    check_sight(api, who, &id).await?;
+    let job = wait_for(api, who, &id, wait).await?.ok_or_else(|| unknown_job(&id))?;
+    Ok(job_view::record_for(&api.venue, &who.caller, &job).await?)
 }
 
 /// Returns the answer with a job's record as the caller sees it.

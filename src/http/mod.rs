@@ -2,7 +2,7 @@
 //!
 //! `routes` lists every route with its access rule, its input and its answers: the router, the guard and the API's
 //! description are made from this list. Answers are types of [`crate::view`], and every error is a `problem`. `a2a` has
-//! routes for programs that speak another protocol, with its errors.
+//! routes for programs that speak another protocol, with its errors; `console` has pages for people.
 
 mod a2a;
 mod agents;
@@ -12,6 +12,7 @@ mod assets;
 mod body;
 pub(crate) mod catalog;
 mod connection_limits;
+mod console;
 mod describe;
 mod extract;
 mod guard;

@@ -1,8 +1,9 @@
 //! The router of all routes.
 
 use super::problem::Problem;
-use super::routes::served_routes;
-use super::{Api, a2a, guard, mcp};
+use super::route::Route;
+use super::routes::{console_routes, program_routes, served_routes};
+use super::{Api, a2a, console, guard, mcp};
 use crate::domain::nearest::nearest;
 use crate::domain::visible::quote_foreign;
 use axum::Router;
@@ -12,13 +13,19 @@ use axum::response::Response;
 
 /// Makes the router of all routes, behind the guard.
 pub(super) fn router(api: Api) -> Router {
-    let all = served_routes().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
-    all.fallback(unknown_route)
+    let programs = with_routes(program_routes())
+        .fallback(unknown_route)
         .layer(from_fn_with_state(api.clone(), guard::guard))
         .layer(from_fn_with_state(api.clone(), mcp::add_challenge))
-        .layer(from_fn(a2a::adapt_errors))
-        .layer(map_response(forbid_sniffing))
-        .with_state(api)
+        .layer(from_fn(a2a::adapt_errors));
+    let people = with_routes(console_routes())
+        .layer(from_fn_with_state(api.clone(), guard::guard))
+        .layer(from_fn_with_state(api.clone(), console::adapt));
+    programs.merge(people).layer(map_response(forbid_sniffing)).with_state(api)
+}
+
+fn with_routes(routes: Vec<Route>) -> Router<Api> {
+    routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }
 
 /// Forbids browsers to guess another type than the answer's.

@@ -25,7 +25,8 @@ use axum::response::{IntoResponse, Response};
 /// Turns of a list by default, and at most.
 const LIST_LIMITS: (usize, usize) = (50, 1_000);
 
-async fn parse_agent(api: &Api, who: &RequestCaller, id: &str) -> Result<AgentId, Problem> {
+/// Parses the name of an agent that exists.
+pub(super) async fn parse_agent(api: &Api, who: &RequestCaller, id: &str) -> Result<AgentId, Problem> {
     let id = AgentId::new(id).map_err(Problem::bad_request)?;
     match agents::get(&api.venue, who.owner(), &id).await? {
         Some(_) => Ok(id),
@@ -58,7 +59,8 @@ pub(super) async fn list(
     Ok(axum::Json(read_turns(&api, &who, &agent, &filter, range).await?).into_response())
 }
 
-async fn read_turns(
+/// Reads a page of an agent's turns, as the caller may see them.
+pub(super) async fn read_turns(
     api: &Api,
     who: &RequestCaller,
     agent: &AgentId,

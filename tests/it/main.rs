@@ -10,6 +10,7 @@ mod agents;
 mod api;
 mod authority;
 mod cli;
+mod console;
 mod context;
 mod declared_tools;
 mod deployment;

@@ -354,7 +354,7 @@ pub(crate) fn print_next_steps(printer: &Printer, folder: &DemoFolder) -> Result
     printer.caption("Go on with it")?;
     printer.line(&format!("   {program} up --data {} \\", folder.data().display()))?;
     printer.line(&format!("       {}", settings.join(" \\\n       ")))?;
-    printer.text("and in another terminal:")?;
+    printer.text("open http://127.0.0.1:8420/ in a browser, and in another terminal:")?;
     for command in [
         "lattice read w/decisions".to_owned(),
         format!("turn list {CLERK_AGENT}"),

@@ -1,9 +1,10 @@
 //! The list of all routes; the router, the guard, the description and the tests are made from it. Those of other
-//! protocols are served, and not described.
+//! protocols and of the console are served, and not described.
 
 mod a2a;
 mod agents;
 mod builders;
+mod console;
 mod jobs;
 mod mcp;
 mod things;
@@ -20,9 +21,19 @@ pub(super) fn routes() -> Vec<Route> {
     [venue::routes(), jobs::routes(), agents::routes(), things::routes()].into_iter().flatten().collect()
 }
 
-/// Lists the routes of the API and those of other protocols.
-pub(super) fn served_routes() -> Vec<Route> {
+/// Lists the routes for programs: those of the API and of other protocols.
+pub(super) fn program_routes() -> Vec<Route> {
     [routes(), mcp::routes(), a2a::routes()].into_iter().flatten().collect()
+}
+
+/// Lists the routes of the console.
+pub(super) fn console_routes() -> Vec<Route> {
+    console::routes()
+}
+
+/// Lists all routes.
+pub(super) fn served_routes() -> Vec<Route> {
+    [program_routes(), console_routes()].into_iter().flatten().collect()
 }
 
 /// Returns the methods of a path.
@@ -89,8 +100,10 @@ mod tests {
         let metadata_of_mcp = "/.well-known/oauth-protected-resource/mcp";
         let (mcp, card) = ("/.well-known/mcp", "/.well-known/agent-card.json");
         let of_agent = "/a2a/{tenant}/{user}/{agent}/.well-known/agent-card.json";
-        assert_eq!(open, [metadata, metadata_of_mcp, "/client-metadata.json", mcp, card, of_agent]);
-        assert_eq!(others.len(), mcp::routes().len() + a2a::routes().len());
+        let of_console = ["/console.css", "/console.js", "/sign-in", "/sign-in", "/sign-out", "/owner"];
+        assert_eq!(open[..6], [metadata, metadata_of_mcp, "/client-metadata.json", mcp, card, of_agent]);
+        assert_eq!(open[6..], of_console);
+        assert_eq!(others.len(), mcp::routes().len() + a2a::routes().len() + console::routes().len());
         let rules = route_rules("POST", Some("/mcp"));
         assert_eq!((rules.access, rules.body, rules.reads), (RouteAccess::AnyCaller, BodyRule::Required, true));
         assert_eq!(methods("/mcp"), ["POST"]);

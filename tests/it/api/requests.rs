@@ -47,7 +47,7 @@ async fn a_web_page_can_not_use_the_api() {
 async fn a_missing_thing_is_a_problem_with_a_hint() {
     let server = Server::start().await;
     server.get("/api/v1/job").await.is_problem(404, "did you mean `GET /api/v1/jobs`");
-    server.get("/").await.is_problem(404, "/api/v1/openapi.json");
+    server.get("/nowhere").await.is_problem(404, "/api/v1/openapi.json");
     let wrong = server.send(Method::DELETE, "/api/v1/jobs", &[], "").await;
     wrong.is_problem(405, "expected GET");
     assert_eq!(wrong.header("allow"), "GET,HEAD,POST");

@@ -7,8 +7,9 @@ use std::process::Command;
 /// when `CI` is set.
 pub fn with(module: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/venv/bin");
-    let all = std::env::split_paths(&path).chain([venv]).map(|dir| dir.join("python3"));
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools");
+    let venvs = ["venv/bin", "venv-browser/bin"].map(|folder| tools.join(folder));
+    let all = std::env::split_paths(&path).chain(venvs).map(|dir| dir.join("python3"));
     let found = all.filter(|file| file.exists()).find(|python| {
         let import = Command::new(python).args(["-c", &format!("import {module}")]).output();
         import.is_ok_and(|output| output.status.success())

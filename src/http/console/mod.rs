@@ -1,0 +1,31 @@
+//! The console: pages for people over the API's own answers. `session` admits browsers, `page` frames what they get,
+//! `text` makes foreign text harmless, and each page has a file with its model and its handlers.
+
+mod agent;
+mod agents;
+mod approvals;
+mod failures;
+mod figures;
+mod fleet;
+mod job;
+mod jobs;
+mod lattice;
+mod origin;
+mod page;
+mod prompt_parts;
+pub(super) mod queries;
+mod session;
+mod text;
+mod turn;
+
+pub(super) use agent::{TaskForm, agent, give_task, resume_agent, suspend_agent};
+pub(super) use agents::agents;
+pub(super) use approvals::{answer_approval, approvals};
+pub(super) use failures::failures;
+pub(super) use fleet::fleet;
+pub(super) use job::{cancel_job, job, pause_job, redrive_job, resume_job};
+pub(super) use jobs::jobs;
+pub(super) use lattice::{lattice, lattice_root};
+pub(super) use page::{script, style};
+pub(super) use session::{OwnerForm, SignInForm, adapt, sign_in, sign_in_form, sign_out, switch_owner};
+pub(super) use turn::turn;

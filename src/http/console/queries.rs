@@ -1,0 +1,45 @@
+//! Queries of pages, besides those of the API.
+#![expect(dead_code, reason = "handlers take what they need by its name")]
+
+use schemars::JsonSchema;
+
+/// Query of a page with long values.
+#[derive(JsonSchema)]
+pub(in crate::http) struct RawQuery {
+    /// Name of the value to return alone, as plain text.
+    raw: Option<String>,
+}
+
+/// Query of the page of a turn.
+#[derive(JsonSchema)]
+pub(in crate::http) struct TurnPageQuery {
+    /// `prompt` or `record`: returned alone, as plain text.
+    raw: Option<String>,
+    /// Number of the turn to compare with.
+    against: Option<u64>,
+}
+
+/// Query of a list with pages that begin at an offset.
+#[derive(JsonSchema)]
+pub(in crate::http) struct OffsetQuery {
+    /// Entries before the page.
+    offset: Option<u64>,
+}
+
+/// Query of the page of an agent.
+#[derive(JsonSchema)]
+pub(in crate::http) struct AgentPageQuery {
+    /// Session whose turns are listed.
+    session: Option<String>,
+    /// `next` of the list of turns before.
+    cursor: Option<String>,
+}
+
+/// Query of the page of a value.
+#[derive(JsonSchema)]
+pub(in crate::http) struct LatticePageQuery {
+    /// `true`: the value alone, as plain text.
+    raw: Option<bool>,
+    /// Keys before the page.
+    offset: Option<u64>,
+}

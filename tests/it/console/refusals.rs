@@ -1,0 +1,86 @@
+//! Changes that the console refuses: without a session, from other origins, without the right, of other owners.
+
+use super::Site;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// Forms that change something, with their fields.
+fn changes(job: &str) -> Vec<(String, Vec<(&'static str, &'static str)>)> {
+    let mut forms: Vec<_> = ["cancel", "pause", "resume", "redrive"]
+        .iter()
+        .map(|action| (format!("/jobs/{job}/{action}"), Vec::new()))
+        .collect();
+    forms.push(("/agents/clerk/suspend".into(), Vec::new()));
+    forms.push(("/agents/clerk/resume".into(), Vec::new()));
+    forms.push(("/agents/clerk/tasks".into(), vec![("input", "go")]));
+    forms.push((format!("/approvals/{job}"), vec![("verdict", "approve"), ("digest", "d")]));
+    forms
+}
+
+/// Everything that the owner has, with its versions.
+async fn documents(site: &Site) -> String {
+    let owner = "acme/ann".parse().unwrap();
+    format!("{:?}", site.server.venue.store.scan(&owner, "", None, false, 10_000).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_form_counts_with_a_session_of_the_same_origin_alone() {
+    let site = Site::new().await;
+    let ann = site.token("acme/ann", &json!({}));
+    site.agent(&ann, "clerk").await;
+    let job = site.job(&ann, "go").await;
+    let (before, origin) = (documents(&site).await, site.server.url.clone());
+    assert!(before.len() > 500, "{before}");
+    let cookie = format!("trellis-session={ann}");
+    for (path, form) in changes(&job) {
+        let nobody = site.send(Method::POST, &path, &[("origin", origin.as_str())], &form).await;
+        assert_eq!(nobody.status, 401, "{path}");
+        for other in ["https://evil.example", "null", "http://127.0.0.1:1"] {
+            let headers = [("cookie", cookie.as_str()), ("origin", other)];
+            let refused = site.send(Method::POST, &path, &headers, &form).await;
+            assert!(refused.text(403).contains("not asked for by a page of the console"), "{path} of {other}");
+        }
+        let unproved = site.send(Method::POST, &path, &[("cookie", cookie.as_str())], &form).await;
+        assert_eq!(unproved.status, 403, "{path} without an origin");
+    }
+    assert_eq!(documents(&site).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_and_another_owner_change_nothing() {
+    let site = Site::new().await;
+    let ann = site.token("acme/ann", &json!({}));
+    site.agent(&ann, "clerk").await;
+    let job = site.job(&ann, "go").await;
+    let before = documents(&site).await;
+    let reads: Value = json!([{"with": "j", "can": "crud/read"}, {"with": "g", "can": "crud/read"}]);
+    let reader = site.token("acme/ann", &json!({"att": reads}));
+    let page = site.open(&format!("/jobs/{job}"), &reader).await.text(200);
+    assert!(!page.contains("/cancel\""), "a reader is offered no action: {page}");
+    for (path, form) in changes(&job) {
+        let status = site.post(&path, &reader, &form).await.status;
+        // There is no such approval: whether one exists, a reader is not told either.
+        let expected: &[u16] = if path.starts_with("/approvals") { &[403, 404] } else { &[403] };
+        assert!(expected.contains(&status), "{path}: {status}");
+        let bob = site.token("acme/bob", &json!({}));
+        assert_eq!(site.post(&path, &bob, &form).await.status, 404, "{path}");
+    }
+    assert_eq!(documents(&site).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_another_owner_is_unknown() {
+    let site = Site::new().await;
+    let (ann, bob) = (site.token("acme/ann", &json!({})), site.token("acme/bob", &json!({})));
+    site.agent(&ann, "clerk").await;
+    let job = site.job(&ann, "very secret").await;
+    for path in [format!("/jobs/{job}"), format!("/jobs/{job}?raw=input"), format!("/jobs/{job}/events")] {
+        let page = site.open(&path, &bob).await.text(404);
+        assert!(!page.contains("very secret") && page.contains("<h1>Not Found</h1>"), "{page}");
+    }
+    assert!(!site.open("/", &bob).await.text(200).contains(&job[..8]));
+    assert_eq!(site.open("/agents/clerk", &bob).await.status, 404);
+    // Workers and the queue are of the whole venue.
+    assert_eq!(site.open("/fleet", &ann).await.status, 403);
+    assert_eq!(site.open("/fleet", &site.token("acme/root", &json!({}))).await.status, 200);
+}
