@@ -1,6 +1,6 @@
 //! The page of failures: jobs that failed alike, tasks that killed their workers, and what was never delivered.
 
-use super::figures::TimeText;
+use super::figures::{TimeText, count_text};
 use super::jobs::{JobRow, failed_address};
 use super::page::{LiveUpdates, PageFrame, render};
 use super::text::{sentence, size_text, summary};
@@ -38,7 +38,7 @@ struct FailuresHtml {
     frame: PageFrame,
     groups: Vec<FailureGroup>,
     /// Number of failed jobs that were group_digits.
-    read: usize,
+    read: String,
     /// Time back to which failed jobs were read, where there are more.
     looked_back: Option<TimeText>,
     letters: Vec<LetterCard>,
@@ -117,7 +117,7 @@ pub(in crate::http) async fn failures(
     let page = FailuresHtml {
         frame: PageFrame::new(&who, "/failures", "Failures").with_live(LiveUpdates::Every(REFRESH_SECONDS)),
         groups: group_failures(&views, now),
-        read: views.len(),
+        read: count_text(views.len() as u64, "failed job"),
         looked_back: failed.next.as_ref().map(|next| TimeText::new(next.accepted_at(), now)),
         letters: dead.items.iter().map(|letter| letter_card(&who, letter, now)).collect(),
         total: dead.total,

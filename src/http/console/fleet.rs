@@ -1,6 +1,6 @@
 //! The page of the fleet: workers, the queue, and what the owner has spent today.
 
-use super::figures::{TimeText, cost_text, dollars_text, duration_text, group_digits, tokens_text};
+use super::figures::{TimeText, cost_text, count_text, dollars_text, duration_text, group_digits, tokens_text};
 use super::page::{LiveUpdates, PageFrame, render};
 use super::text::summary;
 use crate::domain::time::Millis;
@@ -73,15 +73,15 @@ pub(in crate::http) async fn fleet(State(api): State<Api>, who: RequestCaller) -
     let nothing = || Value::Object(Map::new());
     let workers: WorkersView = read_output(operate(&api, &who, "v/ops/worker/list", nothing()).await?)?;
     let spend: SpendTodayView = read_output(operate(&api, &who, "v/ops/spend/today", nothing()).await?)?;
+    let count = |number: i64| u64::try_from(number).unwrap_or(0);
     let queue = match measure_work(&api).await {
         Ok(work) => {
-            let oldest = Duration::from_secs(u64::try_from(work.oldest_seconds).unwrap_or(0));
+            let oldest = Duration::from_secs(count(work.oldest_seconds));
             let oldest =
                 if work.messages > 0 { format!(", the oldest for {}", duration_text(oldest)) } else { String::new() };
-            format!(
-                "{} messages in the queue{oldest}; {} messages and busy sessions together",
-                work.messages, work.work
-            )
+            let (messages, busy) = (count(work.messages), count(work.work - work.messages));
+            let messages = count_text(messages, "message");
+            format!("{messages} in the queue{oldest}; {} busy or due", count_text(busy, "session"))
         }
         Err(reason) => format!("not counted: {reason}"),
     };
