@@ -141,22 +141,34 @@ impl InvokedOperation {
         match &self.taken {
             Some(taken) if now < taken.until => InvokedStep::Later(taken.until),
             Some(taken) if !may_be_repeated => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
-            // The last of the workers may have sent the message.
-            Some(taken) if self.begun >= limit && self.is_in_doubt() => {
-                InvokedStep::Over(unknown_outcome(op, &taken.worker))
+            Some(taken) if self.begun >= limit => {
+                match self.goes_on_elsewhere() {
+                    // One more worker only stops that.
+                    true if self.begun == limit => InvokedStep::Take,
+                    // The last of the workers may have sent the message.
+                    _ if self.may_have_effect(false) => InvokedStep::Over(unknown_outcome(op, &taken.worker)),
+                    _ => InvokedStep::Over(dead_end(op, self.begun)),
+                }
             }
-            Some(_) if self.begun >= limit => InvokedStep::Over(JobResult::failure(
-                ErrorCode::Dead,
-                format!("`{op}` was begun by {} workers, and each of them died", self.begun),
-            )),
             Some(_) | None => InvokedStep::Take,
         }
     }
 
-    /// Whether something may have left for another server of which no answer has come.
-    pub fn is_in_doubt(&self) -> bool {
-        self.remote.as_ref().is_some_and(|remote| remote.is_in_doubt())
-            || self.tool_call.as_ref().is_some_and(|call| call.is_in_doubt())
+    /// Returns the end of an operation that was taken only to stop what goes on elsewhere, since `limit` workers died of it.
+    pub fn end_if_only_stopped(&self, op: &str, limit: u32) -> Option<JobResult> {
+        (self.begun > limit).then(|| dead_end(op, limit))
+    }
+
+    /// Whether another server may have done something of which nobody learns if the job ends now, without an answer.
+    /// `is_cancelled`: the server has taken the cancellation of its task.
+    pub fn may_have_effect(&self, is_cancelled: bool) -> bool {
+        self.remote.as_ref().is_some_and(|remote| remote.may_have_effect(is_cancelled))
+            || self.tool_call.as_ref().is_some_and(|call| call.may_have_effect(is_cancelled))
+    }
+
+    /// Whether a task elsewhere or a question to a person is to be stopped when the job ends.
+    fn goes_on_elsewhere(&self) -> bool {
+        self.tool_call.is_some() || self.remote.as_ref().is_some_and(|remote| remote.task.is_some())
     }
 
     /// Gives this worker the claim, for the time of `lease`.
@@ -190,6 +202,11 @@ impl InvokedOperation {
     pub fn is_claimed_by(&self, token: &str) -> bool {
         self.taken.as_ref().is_some_and(|taken| taken.token == token)
     }
+}
+
+/// Returns the result of an operation that so many workers have died of.
+fn dead_end(op: &str, begun: u32) -> JobResult {
+    JobResult::failure(ErrorCode::Dead, format!("`{op}` was begun by {begun} workers, and each of them died"))
 }
 
 /// Returns the result of an operation that was begun, must not be repeated, and whose outcome is unknown.
@@ -284,7 +301,14 @@ mod tests {
             let once = begun.take(T, "w1", "a", LEASE);
             assert_eq!(due_or_error(&once, 2_000, true), Ok(None), "{code:?}");
             let twice = once.take(Millis(2_000), "w2", "b", LEASE);
-            assert_eq!(due_or_error(&twice, 3_000, true), Err(Some(code)));
+            assert_eq!(twice.end_if_only_stopped("v/ops/x", 2), None);
+            let has_task = twice.remote.as_ref().unwrap().task.is_some();
+            let expected = if has_task { Ok(None) } else { Err(Some(code)) };
+            assert_eq!(due_or_error(&twice, 3_000, true), expected, "{code:?}");
+            let thrice = twice.take(Millis(3_000), "w3", "c", LEASE);
+            assert!(thrice.end_if_only_stopped("v/ops/x", 2).is_some(), "the task is cancelled, and not asked for");
+            let last = if has_task { ErrorCode::OutcomeUnknown } else { code };
+            assert_eq!(due_or_error(&thrice, 4_000, true), Err(Some(last)), "who stops it may die, too");
         }
     }
 

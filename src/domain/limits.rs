@@ -24,8 +24,8 @@ pub use self::mcp::{
     MCP_INPUT_TEXT_BYTES, MCP_LATE_RESULT_BYTES, MCP_LIST_BYTES, MCP_LIST_PAGES, MCP_LIST_TIME, MCP_LISTED_TOOLS,
     MCP_MEDIA, MCP_MESSAGE_BYTES, MCP_NAME_CHARS, MCP_PARAM_HEADER_BYTES, MCP_PARAM_HEADERS, MCP_PATTERNS,
     MCP_PIN_BYTES, MCP_POLL, MCP_POLL_RANGE, MCP_REQUEST_STATE_BYTES, MCP_ROUNDS, MCP_SERVERS, MCP_SESSION_ID_BYTES,
-    MCP_STREAM_BYTES, MCP_STREAM_MESSAGES, MCP_TASK_ID_BYTES, MCP_TASK_RETRY_PAUSES, MCP_TOOL_NAME_BYTES,
-    MCP_URL_BYTES,
+    MCP_STREAM_BYTES, MCP_STREAM_MESSAGES, MCP_TASK_ID_BYTES, MCP_TASK_RETRY_PAUSES, MCP_TASK_TIMES,
+    MCP_TOOL_NAME_BYTES, MCP_URL_BYTES,
 };
 pub use self::mcp_login::*;
 pub use self::notifications::*;
@@ -201,6 +201,9 @@ pub const INVOKED_GRACE: Duration = Duration::from_secs(5);
 /// Operations of one owner that were invoked and have not ended; further ones are refused. They take the slots for
 /// operations of a worker some minutes.
 pub const INVOKED_OPEN: usize = 1_000;
+
+/// Open operations of an owner beyond which no task elsewhere is begun: one may be open for days, and others need room.
+pub const OPEN_TASKS: usize = INVOKED_OPEN / 2;
 
 /// Pause before another look at an operation with effects whose result found no room in its owner's quota.
 pub const INVOKED_ROOM: Duration = Duration::from_secs(5);

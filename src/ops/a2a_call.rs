@@ -7,10 +7,10 @@ use crate::domain::a2a::task::{OPERATION, RemoteCallPlan, RemoteTaskInput};
 use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject, sha256_hex};
 use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{JobHead, Parent};
-use crate::domain::limits::{CHILD_WAIT, INVOKED_OPEN, OUTBOUND_DEADLINE, OUTBOUND_ORPHAN};
+use crate::domain::limits::{CHILD_WAIT, INVOKED_OPEN, OPEN_TASKS, OUTBOUND_DEADLINE, OUTBOUND_ORPHAN};
 use crate::domain::priority::Priority;
 use crate::domain::quota::QuotaUsage;
-use crate::store::{Checkpoint, LeaseCheck, Window, keys};
+use crate::store::{Checkpoint, LeaseCheck, keys};
 use crate::venue::child_jobs::{self as child, call_id};
 use crate::venue::ingress;
 use crate::venue::jobs;
@@ -22,9 +22,6 @@ use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Open operations of an owner beyond which no message is sent: a task may be open for days, and others need room.
-const OPEN_TASKS: usize = INVOKED_OPEN / 2;
 
 /// Hexadecimal digits of the key of a call outside turns.
 const KEY_DIGITS: usize = 32;
@@ -189,8 +186,7 @@ impl RemoteAgentCall {
 
 /// Checks that tasks elsewhere leave room for other operations of the owner.
 async fn check_open_tasks(call: &Invocation<'_>) -> Result<(), OpError> {
-    let count = Window { reverse: false, skip: 0, limit: 0, values: false };
-    let open = call.venue.store.page(&call.caller.owner, keys::INVOKED_DUE, count).await?.total;
+    let open = operation_jobs::count_open(call.venue, &call.caller.owner).await?;
     if open < OPEN_TASKS { Ok(()) } else { Err(too_many(open)) }
 }
 

@@ -8,8 +8,8 @@ mod children;
 mod runner;
 
 pub use children::{
-    CancelledRemote, bring_forward, clear_cancelled, find_cancelled, find_tool_call, keep_child, record_remote,
-    record_tool_call,
+    CancelledRemote, bring_forward, clear_cancelled, find_cancelled, find_tool_call, keep_child, keep_trying,
+    record_remote, record_tool_call,
 };
 pub use runner::{RunCaller, RunOutcome, operate, read_caller, result_of, run};
 
@@ -54,6 +54,12 @@ pub enum InvokedAdmission {
     Full,
 }
 
+/// Returns how many operations of an owner have not ended.
+pub async fn count_open(venue: &Venue, owner: &Owner) -> Result<usize, StoreError> {
+    let count = Window { reverse: false, skip: 0, limit: 0, values: false };
+    Ok(venue.store.page(owner, keys::INVOKED_DUE, count).await?.total)
+}
+
 /// Creates the job of an operation, for a worker to run it. Once it is written the operation runs, whatever process
 /// dies; after a crash before the write there is nothing.
 pub async fn admit(
@@ -73,8 +79,7 @@ pub async fn admit_with(
     invoked: &InvokedOperation,
     documents: Vec<DocWrite>,
 ) -> Result<InvokedAdmission, StoreError> {
-    let count = Window { reverse: false, skip: 0, limit: 0, values: false };
-    if venue.store.page(owner, keys::INVOKED_DUE, count).await?.total >= INVOKED_OPEN {
+    if count_open(venue, owner).await? >= INVOKED_OPEN {
         return Ok(InvokedAdmission::Full);
     }
     let mut writes = creation_writes(head, JobStatus::Pending, head.created);
@@ -229,6 +234,7 @@ pub struct LeasedOperation {
     head: JobHead,
     status_version: u64,
     token: String,
+    given_up: Option<JobResult>,
 }
 
 impl LeasedOperation {
@@ -310,7 +316,9 @@ pub async fn acquire(
         let (now, token) = (venue.now(), mark.clone());
         if invoked.is_claimed_by(&mark) {
             // The write succeeded, and only its answer was lost.
-            return Ok(Edit::without_writes(Some(LeasedOperation { invoked, version, head, status_version, token })));
+            let given_up = invoked.end_if_only_stopped(&op, by.crash_limit);
+            let claimed = LeasedOperation { invoked, version, head, status_version, token, given_up };
+            return Ok(Edit::without_writes(Some(claimed)));
         }
         let repeatable = may_be_repeated(venue, owner, &invoked, &head).await?;
         let looked = invoked.next_step(now, &op, repeatable, by.crash_limit);
@@ -319,7 +327,7 @@ pub async fn acquire(
             return Ok(Edit::write(replacement_writes(&invoked, version, &later), None));
         }
         let is_child = head.parent.is_some();
-        let right = |invoked| LeasedOperation { invoked, version, head, status_version, token };
+        let right = |invoked| LeasedOperation { invoked, version, head, status_version, token, given_up: None };
         Ok(match looked {
             InvokedStep::Later(_) => Edit::without_writes(None),
             InvokedStep::Over(result) if is_child => {
@@ -332,13 +340,18 @@ pub async fn acquire(
                 Edit::write(end_writes(venue, owner, &right(invoked), &result, now), None)
             }
             InvokedStep::Take => {
-                let once_operation = (!repeatable).then_some(op);
+                let once_operation = (!repeatable).then(|| op.clone());
                 let claimed = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
                 let claimed = InvokedOperation { once_operation, ..claimed };
+                let given_up = claimed.end_if_only_stopped(&op, by.crash_limit);
                 let mut writes = replacement_writes(&invoked, version, &claimed);
                 writes.push(status_write(job, JobStatus::Started, now).at_version(status_version));
-                let next =
-                    LeasedOperation { version: version + 1, status_version: status_version + 1, ..right(claimed) };
+                let next = LeasedOperation {
+                    version: version + 1,
+                    status_version: status_version + 1,
+                    given_up,
+                    ..right(claimed)
+                };
                 Edit::write(writes, Some(next))
             }
         })

@@ -150,9 +150,9 @@ async fn run_operation(worker: &Worker, owner: &Owner, held: &LeasedOperation) -
 /// Stops what goes on elsewhere for a job that was cancelled, once; then nothing is left of the job but its record.
 async fn stop_cancelled(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     let Some(cancelled) = operation_jobs::find_cancelled(venue, owner, job).await? else { return Ok(()) };
-    remote_tasks::stop_cancelled(venue, owner, &cancelled).await;
-    mcp::stop_cancelled(venue, owner, &cancelled).await?;
-    operation_jobs::clear_cancelled(venue, owner, &cancelled).await
+    let is_cancelled = remote_tasks::stop_cancelled(venue, owner, &cancelled).await
+        || mcp::stop_cancelled(venue, owner, &cancelled).await?;
+    operation_jobs::clear_cancelled(venue, owner, &cancelled, is_cancelled).await
 }
 
 /// Renews the lease until the run has ended or is stopped.

@@ -103,9 +103,10 @@ impl RemoteTask {
         }
     }
 
-    /// Whether a message may have been sent of which no answer has come.
-    pub const fn is_in_doubt(&self) -> bool {
-        self.task.is_none() && self.sending.is_some()
+    /// Whether the message may have had an effect of which nobody learns if the job ends now, without an answer.
+    /// `is_cancelled`: the agent has taken the cancellation of the task.
+    pub const fn may_have_effect(&self, is_cancelled: bool) -> bool {
+        self.sending.is_some() && !(self.task.is_some() && is_cancelled)
     }
 
     /// Returns the pause before the next look at a task that works.
@@ -143,15 +144,33 @@ mod tests {
         let known = RemoteTask { task: Some("t".into()), ..sending.clone() };
         let silent = RemoteMessage { message: None, ..say };
         let waiting = RemoteTask::new(interface(), &silent, Millis(1));
-        for (task, repeatable, step, in_doubt) in [
-            (&fresh, false, RemoteStep::Send, false),
-            (&fresh, true, RemoteStep::Send, false),
-            (&sending, false, RemoteStep::Doubt, true),
-            (&sending, true, RemoteStep::Send, true),
-            (&known, false, RemoteStep::Ask("t"), false),
-            (&waiting, false, RemoteStep::Ask("t"), false),
+        for (task, repeatable, step) in [
+            (&fresh, false, RemoteStep::Send),
+            (&fresh, true, RemoteStep::Send),
+            (&sending, false, RemoteStep::Doubt),
+            (&sending, true, RemoteStep::Send),
+            (&known, false, RemoteStep::Ask("t")),
+            (&waiting, false, RemoteStep::Ask("t")),
         ] {
-            assert_eq!((task.next_step(repeatable), task.is_in_doubt()), (step, in_doubt), "{task:?}");
+            assert_eq!(task.next_step(repeatable), step, "{task:?}");
+        }
+    }
+
+    #[test]
+    fn an_end_without_an_answer_hides_no_effect() {
+        let fresh = RemoteTask::new(interface(), &RemoteMessage::default(), Millis(1));
+        let sending = RemoteTask { sending: Some(Millis(2)), ..fresh.clone() };
+        let known = RemoteTask { task: Some("t".into()), ..sending.clone() };
+        let only_asked = RemoteTask { task: Some("t".into()), ..fresh.clone() };
+        for (task, is_cancelled, may_have_effect) in [
+            (&fresh, false, false),
+            (&sending, false, true),
+            (&sending, true, true),
+            (&known, false, true),
+            (&known, true, false),
+            (&only_asked, false, false),
+        ] {
+            assert_eq!(task.may_have_effect(is_cancelled), may_have_effect, "{task:?}, {is_cancelled}");
         }
     }
 

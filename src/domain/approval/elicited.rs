@@ -2,7 +2,7 @@
 
 use super::{AnswerRule, ApprovalSubject, ApprovalVerdict, Question, QuestionKind};
 use crate::limits::MCP_INPUT_TEXT_BYTES;
-use crate::mcp::input::{FieldKind, FormField, InputKind, InputRequest, InputRound};
+use crate::mcp::input::{FieldKind, FormField, InputKind, InputRequest, InputRound, link_host};
 use crate::mcp::name::ServerName;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -110,8 +110,9 @@ fn questions(round: &InputRound, at: usize) -> Vec<FieldQuestion<'_>> {
         InputKind::Link(url) => yes(
             "opened",
             format!(
-                "{} - open this page yourself, if you trust it, and say yes when you are done there: {url}",
-                request.message
+                "{} - open this page at `{}` yourself, if you trust it, and say yes when you are done there: {url}",
+                request.message,
+                link_host(url).unwrap_or_default()
             ),
         ),
     }

@@ -104,6 +104,9 @@ pub const MCP_POLL_RANGE: RangeInclusive<Duration> = Duration::from_millis(500).
 /// Pause between two looks at a task if the server doesn't say.
 pub const MCP_POLL: Duration = Duration::from_secs(2);
 
+/// Time without progress, and whole time, of a request about a task: it holds a slot as long.
+pub const MCP_TASK_TIMES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
+
 /// First and longest pause after a request about a task that failed; each is twice the one before.
 pub const MCP_TASK_RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 

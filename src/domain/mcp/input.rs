@@ -189,9 +189,19 @@ impl InputRequest {
 fn read_link(url: &Value) -> Result<String, &'static str> {
     let is_web = |url: &&str| ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
     let is_plain = |url: &&str| url.len() <= MCP_URL_BYTES && url.bytes().all(|byte| byte.is_ascii_graphic());
-    let has_user = |url: &&str| url.split(['/', '?', '#']).nth(2).is_some_and(|host| host.contains('@'));
-    let legal = url.as_str().filter(is_web).filter(is_plain).filter(|url| !has_user(url));
-    legal.map(str::to_owned).ok_or("`url`: expected `https://…` or `http://…` of printable ASCII, without a user")
+    let legal = url.as_str().filter(is_web).filter(is_plain).filter(|url| link_host(url).is_some());
+    legal
+        .map(str::to_owned)
+        .ok_or("`url`: expected `https://HOST…` or `http://HOST…` of printable ASCII, without a user")
+}
+
+/// Returns host and port of a link; `None` unless a browser reads the same ones in it. A browser skips slashes before the
+/// host, takes `\` for a slash, and decodes what is percent-encoded: none of these is in the part up to the next slash.
+pub fn link_host(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let host = rest.split(['/', '?', '#']).next()?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+    (!host.is_empty() && host.bytes().all(is_plain)).then_some(host)
 }
 
 fn read_fields(schema: &Value) -> Result<Vec<FormField>, &'static str> {
@@ -216,7 +226,8 @@ impl FormField {
         let title = schema["title"].as_str().unwrap_or(name);
         let about = schema["description"].as_str().map(|about| format!(" ({about})")).unwrap_or_default();
         let options = titles(schema).map(|titles| format!(" [{titles}]")).unwrap_or_default();
-        let prompt = visible_line(&format!("{title}{about}{options}"), MCP_INPUT_TEXT_BYTES);
+        // A long description is cut off, and not what the options are called.
+        let prompt = visible_line(&format!("{title}{options}{about}"), MCP_INPUT_TEXT_BYTES);
         Ok(Self { name: name.to_owned(), prompt, kind, is_required, default })
     }
 }
@@ -356,11 +367,13 @@ mod tests {
         let read = fields(&json!({
             "size": {"type": "string", "title": "Size\u{202e}\nfor you", "oneOf": [{"const": "S", "title": "Small"}], "default": "S"},
             "age": {"type": "integer", "description": "in years", "default": "old"},
+            "tea": {"type": "string", "description": "x".repeat(2_000), "oneOf": [{"const": "g", "title": "Green"}]},
         }))
         .unwrap();
         assert!(!read[0].prompt.contains(['\n', '\u{202e}']) && read[0].prompt.ends_with("[S: Small]"), "{read:?}");
         assert_eq!((&read[0].default, read[0].is_required), (&Some(json!("S")), false));
         assert_eq!((read[1].prompt.as_str(), &read[1].default), ("age (in years)", &None));
+        assert!(read[2].prompt.starts_with("tea [g: Green] (xxx"), "a long description hides no title: {read:?}");
     }
 
     #[test]
@@ -410,6 +423,15 @@ mod tests {
             ("http://127.0.0.1/", true),
             ("javascript:alert(1)", false),
             ("https://good.test@evil.test/", false),
+            ("https:///good.test@evil.test/login", false),
+            ("https:////good.test@evil.test/login", false),
+            ("https://\\good.test@evil.test/", false),
+            ("https://good.test\\@evil.test/", false),
+            ("https://good.test%40evil.test/", false),
+            ("https://", false),
+            ("https:///", false),
+            ("https://?x", false),
+            ("https://[::1]:8443/x@y", true),
             ("https://shop.test/\u{202e}", false),
             ("https://shop.test/a b", false),
         ] {

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::ids::{AgentId, JobId, sha256_hex};
-use crate::limits::MCP_TASK_RETRY_PAUSES;
+use crate::limits::{MCP_POLL_RANGE, MCP_TASK_RETRY_PAUSES};
 use crate::mcp::input::InputRound;
 use crate::mcp::name::ServerName;
 use crate::mcp::revision::ProtocolEra;
@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// Operation in the head of a job that stands for a call which goes on. Nobody can invoke it.
 pub const PENDING_CALL: &str = "v/ops/mcp/call";
+
+/// Divisor of a task's age: so long at least is the pause before the server is asked for it again.
+const POLL_PART: u32 = 20;
 
 /// Hexadecimal digits of the idempotency key of a call that is made again with answers.
 const KEY_DIGITS: usize = 32;
@@ -44,6 +47,9 @@ pub struct PendingToolCall {
     /// Requests in a row that have failed.
     #[serde(default)]
     pub failures: u32,
+    /// Time since which the server works, as far as a worker has seen it.
+    #[serde(default)]
+    pub begun: Millis,
     /// Time from which the server isn't asked any more while it works; a person has a time of his own.
     pub deadline: Millis,
 }
@@ -136,7 +142,7 @@ pub enum PendingPhase {
         /// Task that gets them; absent if the call is made again with them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         task: Option<String>,
-        /// Time since which the call may have left; absent before.
+        /// Time since which the call, or the task's answers, may have left; absent before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sending: Option<Millis>,
     },
@@ -196,10 +202,47 @@ impl PendingToolCall {
         has_left && !self.call.is_repeatable
     }
 
+    /// Whether the call may have had an effect of which nobody learns if it ends now, without an answer: it has left and must
+    /// not be repeated, or it is a task that may go on. `is_cancelled`: the server has taken the cancellation of its task.
+    pub fn may_have_effect(&self, is_cancelled: bool) -> bool {
+        let goes_on = self.task().is_some() && !is_cancelled && !self.call.is_repeatable;
+        self.is_in_doubt() || goes_on
+    }
+
+    /// Whether the server may not be asked any more. A person who is asked has a time of his own.
+    pub fn is_late(&self, now: Millis) -> bool {
+        now >= self.deadline && !matches!(self.phase, PendingPhase::Asking { .. })
+    }
+
+    /// Returns a pause that ends at the deadline, if that is sooner.
+    pub fn limit_pause(&self, now: Millis, pause: Duration) -> Duration {
+        match self.phase {
+            PendingPhase::Asking { .. } => pause,
+            PendingPhase::Working { .. } | PendingPhase::Answering { .. } => {
+                pause.min(self.deadline.elapsed_since(now).max(Duration::from_millis(1)))
+            }
+        }
+    }
+
+    /// Returns the pause before the next look at a task; `asked` is what the server asks for. It grows with the age of the
+    /// task, since a server may ask for looks twice a second for a day.
+    pub fn poll_pause(&self, now: Millis, asked: Duration) -> Duration {
+        asked.max(now.elapsed_since(self.begun) / POLL_PART).min(*MCP_POLL_RANGE.end())
+    }
+
     /// Returns the call in another phase.
     #[must_use]
     pub fn in_phase(self, phase: PendingPhase) -> Self {
         Self { phase, failures: 0, ..self }
+    }
+
+    /// Returns the call as its answers may have left.
+    #[must_use]
+    pub fn leaving(mut self, now: Millis) -> Self {
+        if let PendingPhase::Answering { sending, .. } = &mut self.phase {
+            *sending = Some(now);
+        }
+        self
     }
 
     /// Returns what of a task's questions has no answer yet.
@@ -261,6 +304,7 @@ mod tests {
             rounds: 1,
             answered: Vec::new(),
             failures: 0,
+            begun: Millis(1_000),
             deadline: Millis(9),
         }
     }
@@ -286,6 +330,43 @@ mod tests {
             assert_eq!((pending.is_in_doubt(), pending.task()), (is_in_doubt, task), "{pending:?}");
             let text = serde_json::to_string(&pending).unwrap();
             assert_eq!(serde_json::from_str::<PendingToolCall>(&text).unwrap(), pending, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_end_without_an_answer_hides_no_effect() {
+        let working = || PendingPhase::Working { task: "t".into(), poll_ms: 1 };
+        let asking = |task: Option<&str>| PendingPhase::Asking {
+            round: InputRound { requests: Vec::new(), state: None },
+            task: task.map(str::to_owned),
+            approval: None,
+        };
+        for (phase, is_repeatable, is_cancelled, may_have_effect) in [
+            (working(), false, false, true),
+            (working(), false, true, false),
+            (working(), true, false, false),
+            (asking(Some("t")), false, false, true),
+            (asking(Some("t")), false, true, false),
+            (asking(None), false, false, false),
+            (answering(Some("t"), None), false, false, true),
+            (answering(None, None), false, false, false),
+            (answering(None, Some(Millis(1))), false, false, true),
+            (answering(None, Some(Millis(1))), false, true, true),
+            (answering(None, Some(Millis(1))), true, false, false),
+        ] {
+            let pending = call(phase, is_repeatable);
+            assert_eq!(pending.may_have_effect(is_cancelled), may_have_effect, "{pending:?}, {is_cancelled}");
+        }
+    }
+
+    #[test]
+    fn looks_at_an_old_task_are_rare() {
+        let pending = call(PendingPhase::Working { task: "t".into(), poll_ms: 1 }, true);
+        for (now, asked_ms, pause_ms) in
+            [(1_000, 500, 500), (21_000, 500, 1_000), (21_000, 5_000, 5_000), (99_999_000, 500, 60_000), (0, 500, 500)]
+        {
+            let pause = pending.poll_pause(Millis(now), Duration::from_millis(asked_ms));
+            assert_eq!(pause, Duration::from_millis(pause_ms), "{now} {asked_ms}");
         }
     }
 

@@ -56,6 +56,9 @@ pub enum TaskError {
     /// The state is none of the protocol.
     #[error("`status`: expected a state of a task")]
     Status,
+    /// The server asks for something in a revision in which nobody is asked.
+    #[error("it asks for something in the revision 2025-11-25, in which nothing of it was offered")]
+    Question,
     /// The server asks for what nobody is asked.
     #[error(transparent)]
     Input(#[from] InputRoundError),
@@ -105,8 +108,9 @@ impl TaskState {
                 Some(error) => failure_text(error),
                 None => said(),
             }),
-            // In the older revision no person is asked: nothing of it is offered, and the task is waited for.
-            (ProtocolEra::Handshake, "working" | "input_required") => Self::Working(poll_pause(&task["pollInterval"])),
+            (ProtocolEra::Handshake, "working") => Self::Working(poll_pause(&task["pollInterval"])),
+            // Nobody will ever answer it.
+            (ProtocolEra::Handshake, "input_required") => return Err(TaskError::Question),
             (ProtocolEra::Handshake, "completed" | "failed") => Self::ResultDue,
             (_, "cancelled") => Self::Failed(format!("the server has cancelled the task: {}", said())),
             _ => return Err(TaskError::Status),
@@ -166,10 +170,11 @@ mod tests {
         for (task, era, expected) in [
             (json!({"status": "working"}), NEW, Ok(TaskState::Working(MCP_POLL))),
             (
-                json!({"status": "input_required", "pollInterval": 700}),
+                json!({"status": "working", "pollInterval": 700}),
                 OLD,
                 Ok(TaskState::Working(Duration::from_millis(700))),
             ),
+            (json!({"status": "input_required", "pollInterval": 700}), OLD, Err(TaskError::Question)),
             (
                 json!({"status": "completed", "result": {"content": []}}),
                 NEW,

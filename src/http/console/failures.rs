@@ -23,7 +23,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Serialize;
 
-/// Newest failed jobs that are put into groups.
+/// Newest failed jobs that are read and grouped.
 const FAILURES_READ: usize = 200;
 
 /// Dead letters of one page.
@@ -37,7 +37,7 @@ const REFRESH_SECONDS: u32 = 10;
 struct FailuresHtml {
     frame: PageFrame,
     groups: Vec<FailureGroup>,
-    /// Number of failed jobs that were put into groups, in words.
+    /// Number of failed jobs that were read, in words.
     read: String,
     /// Time back to which failed jobs were read, where there are more.
     looked_back: Option<TimeText>,

@@ -5,19 +5,18 @@ use super::output::ResultReader;
 use super::pending;
 use crate::domain::call::SentMarks;
 use crate::domain::ids::AgentId;
-use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MESSAGE_BYTES, OUTBOUND_DEADLINE};
+use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MESSAGE_BYTES, OPEN_TASKS, OUTBOUND_DEADLINE};
 use crate::domain::mcp::definition::{ToolDefinition, ToolEffect};
 use crate::domain::mcp::header::{ParamHeader, header_values, param_headers};
 use crate::domain::mcp::message::{ClientOffers, McpRequest};
 use crate::domain::mcp::pending::{CallMarks, McpTaskSession, PendingPhase, PendingToolCall, StartedToolCall};
 use crate::domain::mcp::revision::ProtocolEra;
-use crate::domain::mcp::task::ToolCallProgress;
+use crate::domain::mcp::task::{TaskError, ToolCallProgress};
 use crate::domain::secret::Destination;
 use crate::venue::child_jobs::check_limits;
-use crate::venue::mcp_client::{
-    McpEndpoint, McpFailure, McpPeer, PeerCall, SessionOwner, mask_questions, resolve_headers,
-};
+use crate::venue::mcp_client::{McpEndpoint, McpFailure, McpPeer, PeerCall, SessionOwner, resolve_headers};
 use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, TurnSite, dispatch};
+use crate::venue::operation_jobs::count_open;
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::endpoint::IDEMPOTENCY_KEY;
 use async_trait::async_trait;
@@ -101,7 +100,11 @@ impl ServerTool {
         let marks = self.note_marks(call, &peer.headers);
         let limit = call.time_limit();
         let patience = Duration::from_secs(self.endpoint.settings().timeout.unwrap_or(MCP_CALL_SECONDS)).min(limit);
-        let going_on = self.site_of_late_call(&arguments, call);
+        // Tasks and questions may be open for days, and others need room.
+        let going_on = match self.site_of_late_call(&arguments, call) {
+            Some(site) if count_open(venue, owner).await? < OPEN_TASKS => Some(site),
+            Some(_) | None => None,
+        };
         let offers = if going_on.is_some() { ClientOffers::TasksAndQuestions } else { ClientOffers::Nothing };
         let asked = PeerCall {
             request: McpRequest::call_tool(self.endpoint.next_id(), &self.definition.name, arguments.clone())
@@ -121,13 +124,15 @@ impl ServerTool {
         let Some(site) = going_on else { return Ok(CallEnd::Done(answer.result)) };
         let PeerAnswer { result, session } = answer;
         let era = if session.is_some() { ProtocolEra::Handshake } else { ProtocolEra::Stateless };
-        let (phase, rounds) = match ToolCallProgress::read(mask_questions(&peer.mask(), result), era) {
+        let (phase, rounds) = match ToolCallProgress::read(result, era) {
             Ok(ToolCallProgress::Done(result)) => return Ok(CallEnd::Done(result)),
             Ok(ToolCallProgress::Working(task)) => (PendingPhase::of_task(task), 0),
             Ok(ToolCallProgress::Input(round)) => (PendingPhase::of_round(round, None), 1),
             Err(error) => {
                 let (name, shown) = (&self.definition.name, self.endpoint.display_name());
-                return Err(OpError::Upstream(format!("`{name}` of the {shown} was called; {error}")));
+                let text = format!("`{name}` of the {shown} was called; {error}");
+                let has_begun = !matches!(error, TaskError::Input(_)) && !self.is_repeatable;
+                return Err(if has_begun { OpError::OutcomeUnknown(text) } else { OpError::Upstream(text) });
             }
         };
         let deadline = venue.now().plus(OUTBOUND_DEADLINE);
@@ -140,6 +145,7 @@ impl ServerTool {
             rounds,
             answered: Vec::new(),
             failures: 0,
+            begun: venue.now(),
             deadline,
         })))
     }
@@ -207,13 +213,18 @@ async fn start_pending(
     site: &TurnSite<'_>,
     pending: PendingToolCall,
 ) -> Result<OpOutput, OpError> {
-    let started = pending::start(call, site, pending.clone()).await;
-    if started.is_err()
-        && let Err(error) = pending::cancel_at_server(call.venue, &call.caller.owner, &pending).await
-    {
-        tracing::warn!(server = %pending.call.server, %error, "an MCP server did not cancel a task; it may go on");
+    let error = match pending::start(call, site, pending.clone()).await {
+        Ok(started) => return Ok(started),
+        Err(error) => error,
+    };
+    let is_cancelled = pending::cancel_at_server(call.venue, &call.caller.owner, &pending).await;
+    match error {
+        OpError::Fenced => Err(OpError::Fenced),
+        // The turn is made again, and finds that the call had begun.
+        OpError::Store(error) if error.is_transient() => Err(error.into()),
+        error if pending.may_have_effect(is_cancelled) => Err(OpError::OutcomeUnknown(error.to_string())),
+        error => Err(error),
     }
-    started
 }
 
 /// What a call has come to in its turn.

@@ -61,6 +61,17 @@ pub(crate) enum McpFailure {
     },
 }
 
+/// What the failure of a request that has left means for the call that it was about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FailureMeaning {
+    /// Nothing was done, and the same request may succeed later.
+    NotRun,
+    /// Nothing was done, and the same request will be refused again; or the tool was called and has failed.
+    Refused,
+    /// It may have been done.
+    Unknown,
+}
+
 impl McpFailure {
     /// Returns what a refusal says about the revisions of the server.
     pub(super) fn era_hint(&self) -> EraHint {
@@ -81,6 +92,36 @@ impl McpFailure {
         }
     }
 
+    /// Returns what it means for the call that the request was about, if the request has left.
+    pub(crate) fn meaning(&self) -> FailureMeaning {
+        match self {
+            Self::Transport(OpError::Denied(_)) => FailureMeaning::Refused,
+            Self::Handshake(why) => match why.meaning() {
+                FailureMeaning::Refused => FailureMeaning::Refused,
+                FailureMeaning::NotRun | FailureMeaning::Unknown => FailureMeaning::NotRun,
+            },
+            Self::SessionOver => FailureMeaning::NotRun,
+            Self::Status { status, .. } | Self::Rpc { status, .. } => match status {
+                401 | 403 => FailureMeaning::Refused,
+                status if NOTHING_DONE.contains(status) || OTHER_REFUSALS.contains(status) => FailureMeaning::NotRun,
+                500.. => FailureMeaning::Unknown,
+                _ => FailureMeaning::Refused,
+            },
+            Self::Transport(_) | Self::Answer(_) | Self::Stream(_) | Self::Ended | Self::Silent { .. } => {
+                FailureMeaning::Unknown
+            }
+        }
+    }
+
+    /// Whether the server says that it doesn't know the task, or the session, that the request was about.
+    pub(crate) fn is_of_lost_task(&self) -> bool {
+        match self {
+            Self::SessionOver | Self::Status { status: 404, .. } => true,
+            Self::Rpc { status, error } => *status == 404 || error.code == INVALID_PARAMS,
+            _ => false,
+        }
+    }
+
     /// Returns the error of an operation. `shown` names the server; `may_have_run`: the request has left, and must not be
     /// repeated.
     pub(super) fn into_op_error(self, shown: &str, may_have_run: bool) -> OpError {
@@ -96,16 +137,7 @@ impl McpFailure {
             }
             _ => format!("{shown}: {self}"),
         };
-        let is_unknown = may_have_run
-            && match &self {
-                Self::Transport(error) => !matches!(error, OpError::Denied(_)),
-                Self::Status { status, .. } | Self::Rpc { status, .. } => {
-                    *status >= 500 && !NOTHING_DONE.contains(status)
-                }
-                Self::Answer(_) | Self::Stream(_) | Self::Ended | Self::Silent { .. } => true,
-                Self::Handshake(_) | Self::SessionOver => false,
-            };
-        if is_unknown {
+        if may_have_run && self.meaning() == FailureMeaning::Unknown {
             return OpError::OutcomeUnknown(text);
         }
         match self {
@@ -135,6 +167,25 @@ impl From<OpError> for McpFailure {
 mod tests {
     use super::*;
     use serde_json::Value;
+
+    #[test]
+    fn a_refusal_that_may_pass_is_told_from_a_final_one() {
+        let status = |status| McpFailure::Status { status, challenge: None };
+        for (failure, meaning) in [
+            (status(401), FailureMeaning::Refused),
+            (status(404), FailureMeaning::Refused),
+            (status(408), FailureMeaning::NotRun),
+            (status(429), FailureMeaning::NotRun),
+            (status(500), FailureMeaning::Unknown),
+            (status(503), FailureMeaning::NotRun),
+            (McpFailure::SessionOver, FailureMeaning::NotRun),
+            (McpFailure::Handshake(Box::new(status(401))), FailureMeaning::Refused),
+            (McpFailure::Handshake(Box::new(status(500))), FailureMeaning::NotRun),
+            (McpFailure::Ended, FailureMeaning::Unknown),
+        ] {
+            assert_eq!(failure.meaning(), meaning, "{failure}");
+        }
+    }
 
     #[test]
     fn what_may_have_run_is_told_from_what_has_not() {

@@ -3,7 +3,7 @@
 use super::call::{Exchanged, PeerCall};
 use super::endpoint::McpEndpoint;
 use super::error::McpFailure;
-use super::peer::McpPeer;
+use super::peer::{McpPeer, RequestRoute};
 use crate::domain::ids::AgentId;
 use crate::domain::ids::Owner;
 use crate::domain::secret::Mask;
@@ -13,6 +13,10 @@ use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::send::HttpSender;
 use crate::venue::places::PlaceKey;
 use reqwest::header::AUTHORIZATION;
+
+/// Type of a result with questions, and the key of its state.
+const INPUT: &str = "input_required";
+const STATE: &str = "requestState";
 
 impl McpEndpoint {
     /// Whether all owners share the server and what is known of it.
@@ -60,38 +64,62 @@ impl<'a> McpPeer<'a> {
     }
 
     /// Sends a request. `departure` says afterwards whether it may have left.
-    ///
-    /// A server that refuses a token has run nothing: the request is sent once more if there is another token.
     pub(crate) async fn ask(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
-        let Some(login) = &self.login else { return Box::pin(self.ask_with_headers(call, departure)).await };
-        let mut mask = Mask::default();
-        login.add_to_mask(&mut mask);
-        let failure = match Box::pin(self.ask_with_headers(call, departure)).await {
-            Ok(answer) => return Ok(answer.mask_with(&mask)),
-            Err(failure) => failure.mask_with(&mask),
+        self.ask_with_login(RequestRoute::AnyRevision, call, departure).await
+    }
+
+    /// Sends a request. A server that refuses a token has run nothing: the request is sent once more if there is another
+    /// token.
+    pub(super) async fn ask_with_login(
+        &self,
+        route: RequestRoute<'_>,
+        call: &PeerCall<'_>,
+        departure: &Departure,
+    ) -> Result<Exchanged, McpFailure> {
+        let failure = match Box::pin(self.ask_once(route, call, departure)).await {
+            Ok(answer) => return Ok(answer),
+            Err(failure) => failure,
         };
-        let Some((status, challenge)) = failure.refusal() else { return Err(failure) };
-        let token = Box::pin(login.token_after(status, challenge)).await?;
-        token.add_to_mask(&mut mask);
-        let mut headers = self.headers.clone();
+        let again = self.peer_after(failure).await?;
+        let asked = Box::pin(again.ask_once(route, call, departure)).await;
+        asked.map_err(|failure| self.failure_with_new_token(failure))
+    }
+
+    /// Returns the peer with another token after a failure.
+    ///
+    /// # Errors
+    /// The failure, if it has to do with no login. If no other token can be got, the request counts as not sent.
+    pub(super) async fn peer_after(&self, failure: McpFailure) -> Result<McpPeer<'_>, McpFailure> {
+        let (Some(login), Some((status, challenge))) = (&self.login, failure.refusal()) else { return Err(failure) };
+        let not_sent = |error: OpError| McpFailure::Handshake(Box::new(error.into()));
+        let token = Box::pin(login.token_after(status, challenge)).await.map_err(not_sent)?;
+        let (mut headers, mut mask) = (self.headers.clone(), self.mask());
         token.add_to(&mut headers)?;
+        token.add_to_mask(&mut mask);
         let (endpoint, hosts, sessions, turn) = (self.endpoint, self.hosts, self.sessions, self.turn.clone());
-        let again = McpPeer { endpoint, hosts, headers, turn, login: None, sessions };
-        let asked = Box::pin(again.ask_with_headers(call, departure)).await;
-        let failure = match asked {
-            Ok(answer) => return Ok(answer.mask_with(&mask)),
-            Err(failure) => failure.mask_with(&mask),
-        };
-        match failure.refusal() {
-            Some((status, _)) => Err(login.refusal_of_new(status).into()),
-            None => Err(failure),
+        Ok(McpPeer { endpoint, hosts, headers, turn, login: None, renewed_mask: Some(mask), sessions })
+    }
+
+    /// Returns the failure of a request that went with a new token.
+    pub(super) fn failure_with_new_token(&self, failure: McpFailure) -> McpFailure {
+        match (&self.login, failure.refusal()) {
+            (Some(login), Some((status, _))) => login.refusal_of_new(status).into(),
+            _ => failure,
         }
     }
 }
 
 impl Exchanged {
+    /// Masks what the server says. The state that goes with its questions goes back to it as it came: nobody else reads it.
     pub(super) fn mask_with(self, mask: &Mask) -> Self {
-        Self { result: mask.value(self.result), ..self }
+        let mut result = self.result;
+        let asks = result.as_object_mut().filter(|result| result.get("resultType").is_some_and(|kind| kind == INPUT));
+        let state = asks.and_then(|result| result.remove(STATE));
+        let mut result = mask.value(result);
+        if let (Some(state), Some(result)) = (state, result.as_object_mut()) {
+            result.insert(STATE.to_owned(), state);
+        }
+        Self { result, ..self }
     }
 }
 
@@ -106,7 +134,7 @@ impl McpFailure {
     }
 
     /// Masks what the server says.
-    fn mask_with(self, mask: &Mask) -> Self {
+    pub(super) fn mask_with(self, mask: &Mask) -> Self {
         let text = |text: String| mask.text(&text).into_owned();
         match self {
             Self::Transport(error) => Self::Transport(error.map_text(text)),

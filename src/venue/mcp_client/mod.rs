@@ -30,7 +30,7 @@ pub use servers::{McpServers, VenueServer};
 
 pub(crate) use call::PeerCall;
 pub(crate) use endpoint::resolve_headers;
-pub(crate) use error::McpFailure;
+pub(crate) use error::{FailureMeaning, McpFailure};
 pub(crate) use list::{ToolListing, list_tools};
-pub(crate) use peer::{McpPeer, mask_questions};
+pub(crate) use peer::McpPeer;
 pub(crate) use session::SessionOwner;

@@ -14,7 +14,6 @@ use crate::venue::mcp_login::PeerLogin;
 use crate::venue::outbound::departure::Departure;
 use crate::venue::outbound::send::HttpSender;
 use reqwest::header::HeaderMap;
-use serde_json::Value;
 use std::time::Duration;
 
 /// Longest time for the message that a request is given up.
@@ -31,19 +30,22 @@ pub(crate) struct McpPeer<'a> {
     pub(crate) turn: Option<SessionOwner>,
     /// Login whose token goes with the headers; `None` where the configuration has a credential.
     pub(super) login: Option<PeerLogin<'a>>,
+    /// Mask of what is sent with a renewed token; `None`: made of the headers and the login.
+    pub(super) renewed_mask: Option<Mask>,
     pub(super) sessions: &'a SessionTable,
 }
 
 impl McpPeer<'_> {
-    /// Returns the error of an operation, as [`McpFailure::into_op_error`]. People read it, and it is logged: secrets that
-    /// the server has repeated in it are masked.
+    /// Returns the error of an operation, as [`McpFailure::into_op_error`].
     pub(crate) fn op_error(&self, failure: McpFailure, may_have_run: bool) -> OpError {
-        let error = failure.into_op_error(&self.endpoint.display_name(), may_have_run);
-        error.map_text(|text| self.mask().text(&text).into_owned())
+        failure.into_op_error(&self.endpoint.display_name(), may_have_run)
     }
 
     /// Returns the mask of all secrets that the server is sent.
     pub(crate) fn mask(&self) -> Mask {
+        if let Some(mask) = &self.renewed_mask {
+            return mask.clone();
+        }
         let mut mask = self.endpoint.mask().clone();
         for (header, text) in &self.endpoint.settings().headers {
             let HeaderText::Secret { name, prefix } = text else { continue };
@@ -56,23 +58,29 @@ impl McpPeer<'_> {
         if let Some(login) = &self.login {
             login.add_to_mask(&mut mask);
         }
-        if let Some(login) = &self.login {
-            login.add_to_mask(&mut mask);
-        }
         mask
     }
 
     /// Sends a request with the headers as they are. `departure` says afterwards whether it may have left. Secrets that the
-    /// answer repeats are masked.
-    pub(super) async fn ask_with_headers(
+    /// answer or the failure repeats are masked here, and nowhere else.
+    pub(super) async fn ask_once(
         &self,
+        route: RequestRoute<'_>,
         call: &PeerCall<'_>,
         departure: &Departure,
     ) -> Result<Exchanged, McpFailure> {
-        Ok(self.ask_as_it_is(call, departure).await?.mask_with(&self.mask()))
+        let asked = match route {
+            RequestRoute::AnyRevision => self.ask_in_any_revision(call, departure).await,
+            RequestRoute::Stateless => self.exchange(call, departure).ask_stateless(&call.request, call.params).await,
+            RequestRoute::TaskSession(session) => {
+                self.ask_cancellable(&self.exchange(call, departure), &call.request, session).await
+            }
+        };
+        let mask = self.mask();
+        asked.map(|answer| answer.mask_with(&mask)).map_err(|failure| failure.mask_with(&mask))
     }
 
-    async fn ask_as_it_is(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
+    async fn ask_in_any_revision(&self, call: &PeerCall<'_>, departure: &Departure) -> Result<Exchanged, McpFailure> {
         if let Some(program) = self.endpoint.program() {
             return program.ask(call, self.endpoint.settings().revision, departure).await;
         }
@@ -176,12 +184,15 @@ impl McpPeer<'_> {
     }
 }
 
-/// Masks secrets in what a server asks people. Its state goes back as it came.
-pub(crate) fn mask_questions(mask: &Mask, mut result: Value) -> Value {
-    if let Some(requests) = result.get_mut("inputRequests") {
-        *requests = mask.value(requests.take());
-    }
-    result
+/// How a request goes to a server.
+#[derive(Clone, Copy)]
+pub(super) enum RequestRoute<'r> {
+    /// In the revision that the server speaks, which is found out.
+    AnyRevision,
+    /// In the revision without a handshake, and in no other one.
+    Stateless,
+    /// In the session of a task.
+    TaskSession(&'r SessionHeaders),
 }
 
 /// Sends a notification when it is dropped, unless it was taken out before: a future that is given up can't await.

@@ -44,6 +44,6 @@ impl McpServers {
         headers: HeaderMap,
         turn: Option<SessionOwner>,
     ) -> McpPeer<'a> {
-        McpPeer { endpoint, hosts, headers, turn, login: None, sessions: &self.sessions }
+        McpPeer { endpoint, hosts, headers, turn, login: None, renewed_mask: None, sessions: &self.sessions }
     }
 }

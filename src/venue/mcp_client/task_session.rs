@@ -4,7 +4,7 @@
 use super::call::{Exchanged, PeerCall};
 use super::error::McpFailure;
 use super::exchange::SessionHeaders;
-use super::peer::McpPeer;
+use super::peer::{McpPeer, RequestRoute};
 use super::session;
 use crate::domain::mcp::pending::McpTaskSession;
 use crate::domain::mcp::revision::check_chosen;
@@ -13,9 +13,18 @@ use crate::venue::outbound::departure::Departure;
 impl McpPeer<'_> {
     /// Begins a session for the task of a call; `None` if the server has no tasks, and then no session is left.
     pub(crate) async fn begin_task_session(&self, call: &PeerCall<'_>) -> Result<Option<McpTaskSession>, McpFailure> {
+        let failure = match self.try_begin(call).await {
+            Ok(begun) => return Ok(begun),
+            Err(failure) => failure,
+        };
+        let again = self.peer_after(failure).await?;
+        again.try_begin(call).await.map_err(|failure| self.failure_with_new_token(failure))
+    }
+
+    async fn try_begin(&self, call: &PeerCall<'_>) -> Result<Option<McpTaskSession>, McpFailure> {
         let departure = Departure::default();
         let exchange = self.exchange(call, &departure);
-        let begun = session::begin(&exchange).await?;
+        let begun = session::begin(&exchange).await.map_err(|failure| failure.mask_with(&self.mask()))?;
         if !begun.has_tasks {
             exchange.end_session(&begun).await;
             return Ok(None);
@@ -31,9 +40,7 @@ impl McpPeer<'_> {
         call: &PeerCall<'_>,
         departure: &Departure,
     ) -> Result<Exchanged, McpFailure> {
-        let exchange = self.exchange(call, departure);
-        let answer = self.ask_cancellable(&exchange, &call.request, &headers_of(session)?).await?;
-        Ok(answer.mask_with(&self.mask()))
+        self.ask_with_login(RequestRoute::TaskSession(&headers_of(session)?), call, departure).await
     }
 
     /// Sends a request of the stateless revision, and tries no other one.
@@ -42,8 +49,7 @@ impl McpPeer<'_> {
         call: &PeerCall<'_>,
         departure: &Departure,
     ) -> Result<Exchanged, McpFailure> {
-        let answer = self.exchange(call, departure).ask_stateless(&call.request, call.params).await?;
-        Ok(answer.mask_with(&self.mask()))
+        self.ask_with_login(RequestRoute::Stateless, call, departure).await
     }
 
     /// Ends the session of a task at the server, as far as it lets it.

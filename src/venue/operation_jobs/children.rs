@@ -13,10 +13,16 @@ use crate::domain::mcp::pending::PendingToolCall;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, FinishOutcome, StoreError, keys};
 use crate::venue::{Venue, jobs, outcomes};
+use std::time::Duration;
+
+/// How long, and with which pause, what another server has answered is tried to be stored.
+const KEEP_TIME: Duration = Duration::from_secs(30);
+const KEEP_PAUSE: Duration = Duration::from_millis(500);
 
 /// Keeps the record of an operation whose job a turn opens, and has it looked at by `due`. It is called before the job is
 /// opened, with a time by which it surely is, and after it, with the present: a record without a job is deleted when it
-/// is due. A second call changes nothing.
+/// is due. Before the job is
+/// opened a second call replaces the record; after it, it changes nothing else.
 pub async fn keep_child(
     venue: &Venue,
     owner: &Owner,
@@ -25,7 +31,13 @@ pub async fn keep_child(
 ) -> Result<(), StoreError> {
     let attempt = || async {
         if let Some(known) = read_operation(venue, owner, &invoked.job).await? {
-            let OperationJob { invoked: known, version, .. } = known;
+            let OperationJob { invoked: known, version, head, .. } = known;
+            // An earlier try of the turn has kept it, and has opened no job: what this one knows is true.
+            if head.is_none() && known.taken.is_none() {
+                let newer = invoked.clone().postpone(due);
+                let writes = if known == newer { Vec::new() } else { replacement_writes(&known, version, &newer) };
+                return Ok(Edit::write(writes, ()));
+            }
             let is_later = known.taken.is_none() && known.remote.is_none() && known.due > due;
             let sooner = known.clone().postpone(due);
             let writes = if is_later { replacement_writes(&known, version, &sooner) } else { Vec::new() };
@@ -75,9 +87,29 @@ pub async fn record_tool_call(
         let changed = InvokedOperation { tool_call: Some(Box::new(call.clone())), ..held.invoked.clone() };
         let writes =
             replacement_writes(&held.invoked, held.version, &changed).into_iter().chain(beside.iter().cloned());
-        Ok::<_, StoreError>(Edit::write(writes.collect::<Vec<_>>(), true))
+        let edit = Edit::write(writes.collect::<Vec<_>>(), true);
+        // What a server wants to be asked takes room of the owner.
+        Ok::<_, StoreError>(if beside.is_empty() { edit } else { edit.with_quota(venue.quota().await) })
     };
     venue.store.edit(venue.now(), owner, "job", &held.invoked.job, attempt).await
+}
+
+/// Writes what only this worker knows, with retries for a while; `false` if the operation's lease is lost.
+pub async fn keep_trying<F: Future<Output = Result<bool, StoreError>>>(
+    venue: &Venue,
+    owner: &Owner,
+    record: impl Fn() -> F,
+) -> Result<bool, StoreError> {
+    let until = venue.clock.steady() + KEEP_TIME;
+    loop {
+        match record().await {
+            Err(error) if error.is_transient() && venue.clock.steady() < until => {
+                tracing::warn!(%owner, %error, "what another server has answered is not stored yet");
+                tokio::time::sleep(KEEP_PAUSE).await;
+            }
+            kept => return kept,
+        }
+    }
 }
 
 /// Has an operation looked at now that waits for something which has come; `false` while a worker has it, who may not see
@@ -110,6 +142,11 @@ impl LeasedOperation {
         self.invoked.tool_call.as_deref()
     }
 
+    /// Returns the result with which it ends after what goes on elsewhere is stopped, if that alone is to be done.
+    pub const fn given_up(&self) -> Option<&JobResult> {
+        self.given_up.as_ref()
+    }
+
     /// Returns what is known of the task elsewhere that it stands for.
     pub fn remote(&self) -> Option<&RemoteTask> {
         self.invoked.remote.as_deref()
@@ -125,7 +162,10 @@ impl OperationJob {
 
     /// Returns the operation of a cancelled job whose message may have begun a task that nobody knows.
     pub(super) fn unknown_remote(&self) -> Option<&String> {
-        let head = self.head.as_ref().filter(|_| self.invoked.is_in_doubt() && self.status == JobStatus::Cancelled)?;
+        let head = self
+            .head
+            .as_ref()
+            .filter(|_| self.invoked.may_have_effect(false) && self.status == JobStatus::Cancelled)?;
         head.op.as_ref()
     }
 }
@@ -149,11 +189,17 @@ pub async fn find_cancelled(venue: &Venue, owner: &Owner, job: &JobId) -> Result
     Ok(head.map(|head| CancelledRemote { head, invoked, version }))
 }
 
-/// Deletes the record of a job whose task elsewhere was cancelled.
-pub async fn clear_cancelled(venue: &Venue, owner: &Owner, cancelled: &CancelledRemote) -> Result<(), StoreError> {
+/// Deletes the record of a job that was cancelled; `is_cancelled`: its task elsewhere was, too. Without that its outcome is
+/// listed as unknown, if it may have one.
+pub async fn clear_cancelled(
+    venue: &Venue,
+    owner: &Owner,
+    cancelled: &CancelledRemote,
+    is_cancelled: bool,
+) -> Result<(), StoreError> {
     let CancelledRemote { head, invoked, version } = cancelled;
     let mut writes = deletion_writes(invoked, *version).to_vec();
-    if let Some(op) = head.op.as_deref().filter(|_| invoked.is_in_doubt()) {
+    if let Some(op) = head.op.as_deref().filter(|_| invoked.may_have_effect(is_cancelled)) {
         writes.extend(outcomes::job_listing_writes(venue, owner, &invoked.job, op, venue.now()));
     }
     // On a conflict another worker has looked at it, too.

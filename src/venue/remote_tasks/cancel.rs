@@ -10,11 +10,13 @@ use crate::venue::a2a_client::PeerFailure;
 use crate::venue::operation_jobs::CancelledRemote;
 use crate::venue::outbound::departure::Departure;
 
-/// Has the task of a job that was cancelled cancelled, too. After a crash in the middle the agent is asked again.
-pub async fn stop_cancelled(venue: &Venue, owner: &Owner, cancelled: &CancelledRemote) {
-    let Some(remote) = &cancelled.invoked.remote else { return };
-    if let Ok(input) = decode::into_type::<RemoteTaskInput>(cancelled.head.input.clone()) {
-        cancel_task(venue, owner, &input, remote).await;
+/// Has the task of a job that was cancelled cancelled, too; `true` if the agent has taken that. After a crash in the middle
+/// the agent is asked again.
+pub async fn stop_cancelled(venue: &Venue, owner: &Owner, cancelled: &CancelledRemote) -> bool {
+    let Some(remote) = &cancelled.invoked.remote else { return false };
+    match decode::into_type::<RemoteTaskInput>(cancelled.head.input.clone()) {
+        Ok(input) => cancel_task(venue, owner, &input, remote).await,
+        Err(_) => false,
     }
 }
 

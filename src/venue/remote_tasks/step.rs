@@ -24,16 +24,14 @@ use crate::venue::a2a_agents::{NamedRemoteAgent, approved_card, find_remote_agen
 use crate::venue::a2a_client::{AgentPeer, KnownRemoteAgent, PeerFailure};
 use crate::venue::failure::OpError;
 use crate::venue::operation::Caller;
-use crate::venue::operation_jobs::{LeasedOperation, RunCaller, RunOutcome, read_caller, record_remote, result_of};
+use crate::venue::operation_jobs::{
+    LeasedOperation, RunCaller, RunOutcome, keep_trying, read_caller, record_remote, result_of,
+};
 use crate::venue::outbound::departure::Departure;
 use reqwest::Url;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long, and with which pause, the id of a new task is tried to be stored.
-const KEEP_TIME: Duration = Duration::from_secs(30);
-const KEEP_PAUSE: Duration = Duration::from_millis(500);
 
 /// Whether a job stands for a task elsewhere.
 pub fn is_remote(head: &JobHead) -> bool {
@@ -45,6 +43,9 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &LeasedOperation) -> Result
     let Ok(input) = decode::into_type::<RemoteTaskInput>(held.head().input.clone()) else {
         return Ok(failure(ErrorCode::Internal, "the input of the job can't be read".to_owned()));
     };
+    if let Some(result) = held.given_up() {
+        return Ok(stop(venue, owner, held, &input, result.clone()).await);
+    }
     let caller = match read_caller(venue, owner, held).await? {
         RunCaller::Permitted(caller) => caller,
         RunCaller::Revoked(result) => return Ok(stop(venue, owner, held, &input, result).await),
@@ -66,19 +67,12 @@ async fn stop(
     input: &RemoteTaskInput,
     result: JobResult,
 ) -> RunOutcome {
-    if let Some(remote) = held.remote() {
-        cancel_task(venue, owner, input, remote).await;
-    }
-    end_stopped(held, input, result)
-}
-
-/// Returns the end of a job that can't go on for this reason. Whatever it is, a message that has left may have begun a task.
-fn end_stopped(held: &LeasedOperation, input: &RemoteTaskInput, result: JobResult) -> RunOutcome {
-    if !held.remote().is_some_and(RemoteTask::is_in_doubt) {
+    let Some(remote) = held.remote() else { return RunOutcome::Ended(result) };
+    let is_cancelled = cancel_task(venue, owner, input, remote).await;
+    if !remote.may_have_effect(is_cancelled) {
         return RunOutcome::Ended(result);
     }
-    let why = result.error.unwrap_or_default();
-    unknown_end(&format!("A2A agent `{}`", input.agent), &why)
+    unknown_end(&format!("A2A agent `{}`", input.agent), &result.error.unwrap_or_default())
 }
 
 fn unknown_end(agent: &str, why: &str) -> RunOutcome {
@@ -187,7 +181,10 @@ impl RemoteTaskStep<'_> {
         let peer = match self.opened.peer(self.venue, self.owner).await {
             Ok(peer) => peer,
             Err(OpError::Store(error)) if error.is_transient() => return Ok(RunOutcome::Retry),
-            Err(error) => return Ok(end_stopped(self.held, self.input, result_of(Err(error)))),
+            Err(error) => {
+                let result = result_of(Err(error));
+                return Ok(stop(self.venue, self.owner, self.held, self.input, result).await);
+            }
         };
         let outcome = match remote.next_step(self.opened.named.settings().repeatable) {
             RemoteStep::Doubt => self.unknown_outcome("the process that sent the message ended before its answer"),
@@ -309,16 +306,7 @@ impl RemoteTaskStep<'_> {
 
     /// Stores the id of a new task, with retries: only this worker knows it. `false` if the lease is lost.
     async fn keep_task(&self, remote: &RemoteTask) -> Result<bool, StoreError> {
-        let until = self.venue.clock.steady() + KEEP_TIME;
-        loop {
-            match record_remote(self.venue, self.owner, self.held, remote).await {
-                Err(error) if error.is_transient() && self.venue.clock.steady() < until => {
-                    tracing::warn!(owner = %self.owner, %error, "the task of an A2A agent is not stored yet");
-                    tokio::time::sleep(KEEP_PAUSE).await;
-                }
-                kept => return kept,
-            }
-        }
+        keep_trying(self.venue, self.owner, || record_remote(self.venue, self.owner, self.held, remote)).await
     }
 
     /// Asks for the task.
@@ -348,7 +336,8 @@ impl RemoteTaskStep<'_> {
         };
         if is_final {
             let shown = self.shown_id(task);
-            return Ok(failure(ErrorCode::TaskFailed, format!("{}: task `{shown}`: {error}", self.agent_name())));
+            let why = format!("task `{shown}`: {error}");
+            return Ok(self.end_unanswered(remote, false, ErrorCode::TaskFailed, &why));
         }
         let remote = RemoteTask { failures: remote.failures.saturating_add(1), ..remote.clone() };
         tracing::debug!(owner = %self.owner, agent = %self.input.agent, %error, "an A2A agent doesn't tell of its task yet");
@@ -380,19 +369,26 @@ impl RemoteTaskStep<'_> {
 
     /// Ends a job whose time is over.
     async fn give_up(&self, remote: &RemoteTask) -> RunOutcome {
-        let shown = self.agent_name();
         let Some(task) = &remote.task else {
-            if remote.is_in_doubt() {
-                return self.unknown_outcome("its time is over, and no answer has come");
-            }
-            return failure(ErrorCode::Timeout, format!("{shown}: the message could not be sent in time"));
+            let why = "its time is over, and no answer has come";
+            return self.end_unanswered(remote, false, ErrorCode::Timeout, why);
         };
-        let told = if cancel_task(self.venue, self.owner, self.input, remote).await {
+        let is_cancelled = cancel_task(self.venue, self.owner, self.input, remote).await;
+        let told = if is_cancelled {
             "the agent was asked to cancel it"
         } else {
             "the agent could not be asked to cancel it, so it may go on"
         };
         let task = self.shown_id(task);
-        failure(ErrorCode::Timeout, format!("{shown}: task `{task}` did not end in time (`deadline`); {told}"))
+        let why = format!("task `{task}` did not end in time (`deadline`); {told}");
+        self.end_unanswered(remote, is_cancelled, ErrorCode::Timeout, &why)
+    }
+
+    /// Returns the end of a job without an answer of the agent.
+    fn end_unanswered(&self, remote: &RemoteTask, is_cancelled: bool, code: ErrorCode, why: &str) -> RunOutcome {
+        if remote.may_have_effect(is_cancelled) {
+            return self.unknown_outcome(why);
+        }
+        failure(code, format!("{}: {why}", self.agent_name()))
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use trellis::venue::jobs;
 
 /// A task as the stateless revision has it.
-fn task(status: &str, more: &Value) -> Value {
+pub fn task(status: &str, more: &Value) -> Value {
     let mut task = json!({
         "taskId": "t-1", "status": status, "createdAt": "2026-11-28T00:00:00Z", "lastUpdatedAt": "2026-11-28T00:00:00Z",
         "ttlMs": 60_000, "pollIntervalMs": 1
@@ -20,7 +20,7 @@ fn task(status: &str, more: &Value) -> Value {
     task
 }
 
-fn text(text: &str) -> Value {
+pub fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 

@@ -6,6 +6,7 @@ mod changes;
 mod configuration;
 mod conformance;
 mod killed;
+mod late_ends;
 mod late_tasks;
 mod login_server;
 mod login_attacks;

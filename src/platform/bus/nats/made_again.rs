@@ -1,8 +1,9 @@
 //! Streams that were deleted while the venue runs, and made again: what was in them is lost.
 
-use super::NatsBus;
 use super::connect::now;
+use super::options::NatsOptions;
 use super::streams::live_name;
+use crate::config::mask_url;
 use crate::domain::time::Millis;
 use crate::store::BackendSetting;
 use async_nats::jetstream::Context;
@@ -34,24 +35,29 @@ impl StreamCreations {
         let before = self.0.lock().insert(stream.to_owned(), created);
         before.is_some_and(|before| created.elapsed_since(before) >= APART)
     }
-}
 
-impl NatsBus {
     /// Compares when a stream was created with what this process knows. One that was made again since is logged, and
     /// marked for other processes. Returns the row of a stream that was made again lately.
-    pub(super) async fn check_creation(&self, context: &Context, stream: &Stream) -> Option<BackendSetting> {
+    pub(super) async fn check(
+        &self,
+        options: &NatsOptions,
+        context: &Context,
+        stream: &Stream,
+    ) -> Option<BackendSetting> {
         let info = stream.cached_info();
         let name = &info.config.name;
-        if *name == live_name(self.prefix()) {
+        if *name == live_name(&options.prefix) {
             // It holds nothing that was accepted.
             return None;
         }
         let created = Millis(u64::try_from(info.created.unix_timestamp_nanos() / 1_000_000).unwrap_or_default());
-        let is_another = self.creations.record(name, created);
+        let is_another = self.record(name, created);
         if is_another {
-            let (bus, at) = (&self.name, created.rfc3339());
+            let (bus, at) = (mask_url(&options.url), created.rfc3339());
             tracing::warn!("NATS at `{bus}`: stream `{name}` was deleted, and made again at {at}: {LOST}");
-            self.mark_made_again(context, stream, at).await;
+            if !options.reads_only {
+                mark_made_again(context, stream, at).await;
+            }
         }
         let is_marked = is_another || info.config.metadata.contains_key(MADE_AGAIN);
         let setting = || BackendSetting {
@@ -61,16 +67,13 @@ impl NatsBus {
         };
         (is_marked && now().elapsed_since(created) < TOLD_FOR).then(setting)
     }
+}
 
-    async fn mark_made_again(&self, context: &Context, stream: &Stream, at: String) {
-        if self.options.reads_only {
-            return;
-        }
-        let mut config = stream.cached_info().config.clone();
-        config.metadata.insert(MADE_AGAIN.to_owned(), at);
-        if let Err(error) = context.update_stream(&config).await {
-            tracing::debug!("stream `{}` is not marked as made again: {error}", config.name);
-        }
+async fn mark_made_again(context: &Context, stream: &Stream, at: String) {
+    let mut config = stream.cached_info().config.clone();
+    config.metadata.insert(MADE_AGAIN.to_owned(), at);
+    if let Err(error) = context.update_stream(&config).await {
+        tracing::debug!("stream `{}` is not marked as made again: {error}", config.name);
     }
 }
 

@@ -26,7 +26,7 @@ impl NatsBus {
         for (config, consumer) in expected::all_streams(&self.options) {
             match line.context.get_stream(&config.name).await {
                 Ok(stream) => {
-                    findings.made_again.extend(self.check_creation(&line.context, &stream).await);
+                    findings.made_again.extend(self.creations.check(&self.options, &line.context, &stream).await);
                     findings.compare(self.prefix(), &stream, &config, consumer).await;
                 }
                 Err(error) if streams::is_missing(&error) => findings.missing.push(format!("stream `{}`", config.name)),

@@ -7,8 +7,10 @@
 //!                    └─ approval … answer ─▶ tools/call again, or tasks/update
 //! ```
 
+mod agent;
 mod question;
 mod server;
+mod server_step;
 mod start;
 mod step;
 mod stop;

@@ -29,7 +29,9 @@ pub(super) async fn ask(
         start: Some(head.created),
     };
     let now = venue.now();
-    let mut approval = Approval::new(&venue.key, place, &call.called, subject, now, now.plus(step.approval_time));
+    let usual = now.plus(step.approval_time);
+    let expires = step.caller.envelope.deadline.map_or(usual, |ends| ends.min(usual));
+    let mut approval = Approval::new(&venue.key, place, &call.called, subject, now, expires);
     approval.job.clone_from(&parent.job);
     approval.asked_by = Some(head.id.clone());
     approval.under = step.caller.authority.clone().without_home();

@@ -5,7 +5,7 @@ use crate::domain::authority::ability::INVOKE;
 use crate::domain::call::SentMarks;
 use crate::domain::ids::Owner;
 use crate::domain::lattice::Namespace;
-use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MESSAGE_BYTES, OPERATION_TIME};
+use crate::domain::limits::{MCP_CALL_SECONDS, MCP_MESSAGE_BYTES, MCP_TASK_TIMES, OPERATION_TIME};
 use crate::domain::mcp::definition::ToolDefinition;
 use crate::domain::mcp::message::McpRequest;
 use crate::domain::mcp::name::GROUP;
@@ -14,7 +14,7 @@ use crate::venue::Venue;
 use crate::venue::failure::OpError;
 use crate::venue::mcp::login::login_tools;
 use crate::venue::mcp::review::find_server;
-use crate::venue::mcp_client::{McpEndpoint, McpFailure, McpPeer, PeerCall, mask_questions, resolve_headers};
+use crate::venue::mcp_client::{McpEndpoint, McpFailure, McpPeer, PeerCall, resolve_headers};
 use crate::venue::operation::Caller;
 use crate::venue::outbound::departure::Departure;
 use crate::venue::pinned;
@@ -63,11 +63,13 @@ impl OpenedServer {
         call: &StartedToolCall,
     ) -> Result<Self, OpError> {
         let operation = call.server.operation_path(&call.tool);
-        let keys = ["ops", GROUP, call.server.as_str(), &call.server.operation_name(&call.tool)];
-        let place = ResourcePath::at_keys(Namespace::Venue, keys);
-        let permitted = caller.authority.permits(INVOKE, place);
+        let permitted = caller.authority.permits(INVOKE, place_of_call(call));
         permitted.map_err(|denied| OpError::Denied(denied.model_text(&operation)))?;
-        Self::find(venue, owner, call).await
+        let server = Self::find(venue, owner, call).await?;
+        if !server.known.endpoint.settings().allows(&call.tool) {
+            return Err(OpError::Denied(format!("`{operation}` is not in the `tools` of its MCP server any more")));
+        }
+        Ok(server)
     }
 
     /// Returns the server as it is asked for an owner.
@@ -84,7 +86,13 @@ impl OpenedServer {
     }
 }
 
-/// Sends a request about a call that goes on.
+/// Returns the place of the tool of a call in the catalogue.
+pub(super) fn place_of_call(call: &StartedToolCall) -> ResourcePath {
+    let keys = ["ops", GROUP, call.server.as_str(), &call.server.operation_name(&call.tool)];
+    ResourcePath::at_keys(Namespace::Venue, keys)
+}
+
+/// Sends a request about a call that goes on. One about its task is short, whatever the server says of its progress.
 pub(super) async fn ask_peer(
     peer: &McpPeer<'_>,
     pending: &PendingToolCall,
@@ -93,6 +101,10 @@ pub(super) async fn ask_peer(
     departure: &Departure,
 ) -> Result<Value, McpFailure> {
     let patience = Duration::from_secs(peer.endpoint.settings().timeout.unwrap_or(MCP_CALL_SECONDS));
+    let (patience, limit) = match request.method {
+        "tools/call" => (patience, OPERATION_TIME),
+        _ => (patience.min(MCP_TASK_TIMES.0), MCP_TASK_TIMES.1),
+    };
     let SentParts { params, marks, repeatable } = sent;
     let call = PeerCall { request, params, marks, patience, max_bytes: MCP_MESSAGE_BYTES, repeatable };
     let asked = async {
@@ -101,9 +113,8 @@ pub(super) async fn ask_peer(
             None => peer.ask_stateless(&call, departure).await,
         }
     };
-    let late = |_| Err(McpFailure::Silent { seconds: OPERATION_TIME.as_secs() });
-    let answer = tokio::time::timeout(OPERATION_TIME, asked).await.unwrap_or_else(late)?;
-    Ok(mask_questions(&peer.mask(), answer.result))
+    let late = |_| Err(McpFailure::Silent { seconds: limit.as_secs() });
+    tokio::time::timeout(limit, asked).await.unwrap_or_else(late).map(|answer| answer.result)
 }
 
 /// What goes with a request besides its message.

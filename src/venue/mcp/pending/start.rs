@@ -26,7 +26,7 @@ pub(in crate::venue::mcp) async fn start(
     let operation = pending.call.server.operation_path(&pending.call.tool);
     let (head, invoked) = make_job(call, site, pending);
     let open = [ingress::new_job(&head)];
-    let bytes = invoked.tool_call.as_ref().map_or(0, |call| call.call.arguments.to_string().len()) as u64;
+    let bytes = serde_json::to_vec(&invoked).map_or(0, |record| record.len()) as u64;
     // The job has a head, a status and an entry in the list; its record has a document and an entry by time.
     let adds = QuotaUsage { documents: 5, bytes: 2 * open[0].head.len() as u64 + bytes, sessions: 0, jobs: 1 };
     check_room(call, adds, &open, None).await?;
@@ -36,7 +36,10 @@ pub(in crate::venue::mcp) async fn start(
         LeaseCheck::Fenced => return Err(OpError::Fenced),
         LeaseCheck::Held { .. } => {}
     }
-    keep_child(venue, owner, &invoked, venue.now()).await?;
+    // The job is open: its record is due anyway, if later.
+    if let Err(error) = keep_child(venue, owner, &invoked, venue.now()).await {
+        tracing::warn!(%owner, job = %head.id, %error, "a call that goes on is looked at late");
+    }
     venue.wake(owner, &rules::session(&head.id)).await;
     Ok(still_running(site, StartedRequestView::of_tool(operation, head.id)))
 }
