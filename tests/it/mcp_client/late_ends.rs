@@ -178,9 +178,11 @@ async fn a_server_that_is_busy_gets_the_answer_later() {
                     json!({"resultType": "input_required", "inputRequests": one_question()}),
                 ));
             }
-            Some(match refused.swap(true, Ordering::SeqCst) {
-                false => McpReply::Status(status, "retry-after", "1".into()),
-                true => McpReply::Result(text("found it")),
+            let is_again = refused.swap(true, Ordering::SeqCst);
+            Some(if is_again {
+                McpReply::Result(text("found it"))
+            } else {
+                McpReply::Status(status, "retry-after", "1".into())
             })
         })
         .await;
