@@ -427,6 +427,7 @@ mod tests {
         for unit in ["\u{2028}", "[\u{2028}", "[t\u{200b}", "\n", "[", "-\u{85}"] {
             ForeignText::text(unit.repeat(1_000_000 / unit.len()));
         }
-        assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+        // It takes a second or two, and by the square of the length hours.
+        assert!(started.elapsed().as_secs() < 300, "{:?}", started.elapsed());
     }
 }

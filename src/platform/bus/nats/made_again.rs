@@ -1,10 +1,9 @@
 //! Streams that were deleted while the venue runs, and made again: what was in them is lost.
 
-use super::connect::now;
 use super::options::NatsOptions;
-use super::streams::live_name;
 use crate::config::mask_url;
 use crate::domain::time::Millis;
+use crate::process::clock::Clock;
 use crate::store::BackendSetting;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::Stream;
@@ -46,10 +45,6 @@ impl StreamCreations {
     ) -> Option<BackendSetting> {
         let info = stream.cached_info();
         let name = &info.config.name;
-        if *name == live_name(&options.prefix) {
-            // It holds nothing that was accepted.
-            return None;
-        }
         let created = Millis(u64::try_from(info.created.unix_timestamp_nanos() / 1_000_000).unwrap_or_default());
         let is_another = self.record(name, created);
         if is_another {
@@ -65,7 +60,7 @@ impl StreamCreations {
             value: created.rfc3339(),
             problem: Some(format!("it had been deleted: {LOST}")),
         };
-        (is_marked && now().elapsed_since(created) < TOLD_FOR).then(setting)
+        (is_marked && Clock::system().now().elapsed_since(created) < TOLD_FOR).then(setting)
     }
 }
 
