@@ -3,7 +3,6 @@
 use super::options::NatsOptions;
 use crate::config::mask_url;
 use crate::domain::time::Millis;
-use crate::process::clock::Clock;
 use crate::store::BackendSetting;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::Stream;
@@ -42,6 +41,7 @@ impl StreamCreations {
         options: &NatsOptions,
         context: &Context,
         stream: &Stream,
+        now: Millis,
     ) -> Option<BackendSetting> {
         let info = stream.cached_info();
         let name = &info.config.name;
@@ -60,7 +60,7 @@ impl StreamCreations {
             value: created.rfc3339(),
             problem: Some(format!("it had been deleted: {LOST}")),
         };
-        (is_marked && Clock::system().now().elapsed_since(created) < TOLD_FOR).then(setting)
+        (is_marked && now.elapsed_since(created) < TOLD_FOR).then(setting)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reports for operators on the settings of streams and consumers, and on the store that they belong to.
 
 use super::differences::{self, Consequence, Difference};
-use super::{NatsBus, error_chain, expected, ownership, streams};
+use super::{NatsBus, error_chain, expected, now, ownership, streams};
 use crate::bus::BusError;
 use crate::store::BackendSetting;
 use async_nats::jetstream::consumer::{IntoConsumerConfig, pull};
@@ -28,8 +28,8 @@ impl NatsBus {
                 Ok(stream) => {
                     // The stream of live text holds nothing that was accepted.
                     if config.name != streams::live_name(self.prefix()) {
-                        let made_again = self.creations.check(&self.options, &line.context, &stream).await;
-                        findings.made_again.extend(made_again);
+                        let looked = self.creations.check(&self.options, &line.context, &stream, now()).await;
+                        findings.made_again.extend(looked);
                     }
                     findings.compare(self.prefix(), &stream, &config, consumer).await;
                 }
