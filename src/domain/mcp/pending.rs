@@ -238,7 +238,7 @@ impl PendingToolCall {
 
     /// Returns the call as its answers may have left.
     #[must_use]
-    pub fn leaving(mut self, now: Millis) -> Self {
+    pub fn mark_as_sent(mut self, now: Millis) -> Self {
         if let PendingPhase::Answering { sending, .. } = &mut self.phase {
             *sending = Some(now);
         }

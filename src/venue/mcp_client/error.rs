@@ -68,7 +68,7 @@ pub(crate) enum FailureMeaning {
     NotRun,
     /// Nothing was done, and the same request will be refused again; or the tool was called and has failed.
     Refused,
-    /// It may have been done.
+    /// The request may have had its effect.
     Unknown,
 }
 

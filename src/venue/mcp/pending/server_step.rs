@@ -111,7 +111,7 @@ impl ServerStep<'_> {
         task: &str,
         responses: Map<String, Value>,
     ) -> Result<RunOutcome, StoreError> {
-        let leaving = pending.leaving(self.step.venue.now());
+        let leaving = pending.mark_as_sent(self.step.venue.now());
         if !self.step.record(&leaving).await? {
             return Ok(RunOutcome::Retry);
         }
@@ -175,7 +175,7 @@ impl ServerStep<'_> {
         let PendingPhase::Answering { responses, state, .. } = pending.phase.clone() else {
             return Ok(RunOutcome::Retry);
         };
-        let leaving = pending.clone().leaving(self.step.venue.now());
+        let leaving = pending.clone().mark_as_sent(self.step.venue.now());
         if !self.step.record(&leaving).await? {
             return Ok(RunOutcome::Retry);
         }
