@@ -6,7 +6,7 @@
 //!                  tools/list, in the background
 //! ```
 //!
-//! A call that goes on after its turn is [a job](pending).
+//! A call that goes on after its turn is a job, see `pending`.
 
 mod login;
 mod output;
