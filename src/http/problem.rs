@@ -233,7 +233,7 @@ mod tests {
         let reason = || "r".to_owned();
         let unavailable = StoreError::Unavailable { store: store(), reason: reason() };
         let full = StoreError::Full { store: store(), reason: reason() };
-        let corrupt = StoreError::Corrupt { store: store(), reason: reason() };
+        let corrupt = StoreError::Corrupt { store: store(), record: None, reason: reason() };
         let over = QuotaExceeded { kind: QuotaKind::Jobs, used: 1, adds: 1, allowed: 1 };
         let tenant_full = TenantFull { owner: "a/b".parse().unwrap(), used: 1, allowed: 1 };
         let refused = |refusal| SubmitError::Refused { agent: "a".parse().unwrap(), refusal };

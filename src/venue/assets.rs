@@ -145,7 +145,7 @@ pub async fn read_content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<
     }
     if AssetId::of_content(&bytes) != *id {
         let reason = format!("the content of `{}` is not what its name says", keys::asset(id));
-        return Err(StoreError::Corrupt { store: "documents".into(), reason });
+        return Err(StoreError::Corrupt { store: "documents".into(), record: None, reason });
     }
     Ok(Some(Asset { id: id.clone(), record, bytes }))
 }

@@ -310,7 +310,7 @@ pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>,
     if any_jobs(store).await? && read_key(store).await?.is_none() {
         let reason = "the venue's key is gone, and owners have jobs: with another key, messages that are delivered again \
                       would be other jobs and run twice; restore a backup of the store";
-        return Err(StoreError::Corrupt { store: "documents".into(), reason: reason.into() });
+        return Err(StoreError::Corrupt { store: "documents".into(), record: None, reason: reason.into() });
     }
     let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
     // A conflict means that another process has made the key.
@@ -319,6 +319,7 @@ pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>,
         .await?;
     load_key(store).await?.ok_or_else(|| StoreError::Corrupt {
         store: "documents".into(),
+        record: None,
         reason: "the venue key is missing after it was written".into(),
     })
 }

@@ -119,7 +119,7 @@ fn load(state: &DurableState, max_bytes: u64) -> Result<MessageQueue, StoreFault
 
 fn bus_error(e: StoreError) -> BusError {
     match e {
-        StoreError::Unavailable { store, reason } | StoreError::Corrupt { store, reason } => {
+        StoreError::Unavailable { store, reason } | StoreError::Corrupt { store, reason, .. } => {
             BusError::Unavailable { bus: store, reason }
         }
         StoreError::Full { store, reason } => BusError::Refused { bus: store, reason },

@@ -102,20 +102,37 @@ pub enum StoreError {
         what: String,
     },
     /// The record is damaged or the code has a bug; a second call won't help.
-    #[error("store `{store}` returned an invalid record or reply: {reason}")]
+    #[error(
+        "store `{store}` returned an invalid record or reply: {}{reason}",
+        .record.as_ref().map(|record| format!("{record}: ")).unwrap_or_default()
+    )]
     Corrupt {
         /// Address of the store, or `documents`.
         store: String,
-        /// The record, and what is wrong with it.
+        /// The record, if it is known by name.
+        record: Option<DamagedRecord>,
+        /// What is wrong.
         reason: String,
     },
 }
 
-/// Name in errors of what reads documents, whatever the store.
-const DOCUMENTS: &str = "documents";
+/// Name of a record that can't be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DamagedRecord {
+    /// Document with this key.
+    Document(String),
+    /// Part of a session, by this name.
+    SessionPart(String),
+}
 
-/// Name in errors of what reads the parts of a session, whatever the store.
-pub const SESSION: &str = "session";
+impl std::fmt::Display for DamagedRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Document(key) => write!(f, "`{key}`"),
+            Self::SessionPart(name) => f.write_str(name),
+        }
+    }
+}
 
 impl StoreError {
     /// Whether a second call can help.
@@ -125,14 +142,12 @@ impl StoreError {
 
     /// Returns the record that can't be read, in words and without its content; `None` if the error is another one.
     pub fn damaged_record(&self) -> Option<String> {
-        let Self::Corrupt { store, reason } = self else { return None };
-        // What follows the name of a record quotes what was found in it.
-        let (name, what) = match store.as_str() {
-            DOCUMENTS => (reason.strip_prefix('`').and_then(|rest| rest.split_once("`: ")), "document"),
-            SESSION => (reason.split_once(": "), "the session's"),
-            _ => (None, ""),
-        };
-        Some(name.map_or_else(|| reason.clone(), |(name, _)| format!("{what} `{name}` can't be read")))
+        let Self::Corrupt { record, reason, .. } = self else { return None };
+        Some(match record {
+            Some(DamagedRecord::Document(key)) => format!("document `{key}` can't be read"),
+            Some(DamagedRecord::SessionPart(name)) => format!("the session's `{name}` can't be read"),
+            None => reason.clone(),
+        })
     }
 }
 
@@ -149,7 +164,8 @@ pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result
 
 /// Returns the error for a document at `key` that can't be decoded.
 pub fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
-    StoreError::Corrupt { store: DOCUMENTS.into(), reason: format!("`{key}`: {error}") }
+    let record = Some(DamagedRecord::Document(key.to_owned()));
+    StoreError::Corrupt { store: "documents".into(), record, reason: error.to_string() }
 }
 
 seam! {

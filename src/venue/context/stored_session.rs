@@ -6,7 +6,7 @@ use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::session::SessionState;
 use crate::domain::turn::run::PendingEvent;
-use crate::store::{MailboxEntry, SESSION, Store, StoreError};
+use crate::store::{DamagedRecord, MailboxEntry, Store, StoreError};
 use crate::venue::workspace::{Workspace, WorkspaceError, WriteOp};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -33,8 +33,11 @@ pub(crate) fn decode_inbox(entries: &[MailboxEntry]) -> Result<Vec<PendingEvent>
 
 /// Decodes a stored part of a session; `what` names it in an error.
 pub(crate) fn decode_stored<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, StoreError> {
-    let corrupt = |error| StoreError::Corrupt { store: SESSION.into(), reason: format!("{what}: {error}") };
-    decode::read_stored(bytes).map_err(corrupt)
+    decode::read_stored(bytes).map_err(|error| StoreError::Corrupt {
+        store: "session".into(),
+        record: Some(DamagedRecord::SessionPart(what.to_owned())),
+        reason: error.to_string(),
+    })
 }
 
 /// Empties the session's `c/`; durable with the turn's commit.

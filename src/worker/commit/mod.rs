@@ -75,7 +75,7 @@ pub(crate) async fn commit(
     output::write_output(turn_base, turn, &mut decision).await?;
     let mut policy = turn_base.policy;
     for _ in 0..=COMMIT_CONFLICTS {
-        decision.state.trace = leased.spans.as_ref().map(|spans| spans.place());
+        decision.state.trace = leased.spans.as_ref().map(|spans| spans.root_place());
         let (mut commit, mut told) = build_commit(worker, leased, turn_base, agent, &decision).await?;
         commit.writes.push(policy::version_check(policy));
         let _alone = leased.stops.lock_renewal().await;
@@ -255,7 +255,7 @@ async fn build_commit(
         finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
         told.messages = completion(&worker.venue.key, leased, job, result);
         for told in &mut told.messages {
-            told.message.trace = leased.spans.as_ref().map(|spans| spans.place());
+            told.message.trace = leased.spans.as_ref().map(|spans| spans.root_place());
         }
     }
     told.entries = cancelled_children(worker, leased, decision).await?;

@@ -21,7 +21,7 @@ pub(super) struct StoreFolder {
     /// Folder of the store's backups.
     pub(super) backups: PathBuf,
     pub(super) limit: Option<u64>,
-    /// Why the database may not be what it was when it was closed, and what to do.
+    /// Fault found when the database was opened, in words, with the operator's next step; `None` without one.
     pub(super) lost: Option<String>,
     pub(super) health: Arc<Health>,
     reclaimer: Option<Reclaimer>,

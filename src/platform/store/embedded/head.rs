@@ -52,11 +52,11 @@ impl GroupCount {
 /// The file beside the database, as it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HeadFile {
-    /// It is not there: the store is new, or a backup that was put back.
+    /// No file is there: the store is new, or a backup that was put back.
     Absent,
-    /// It is there, and has no count.
+    /// The file has no count that can be read.
     Damaged,
-    /// It has this count.
+    /// Count that the file has.
     Known(GroupCount),
 }
 

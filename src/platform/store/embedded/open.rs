@@ -101,7 +101,7 @@ pub(super) struct OpenDatabase {
     /// The index, without live leases.
     pub(super) index: Index,
     pub(super) head: StoreHead,
-    /// Why the database may not be what it was when it was closed, and what to do.
+    /// Fault found when the database was opened, in words, with the operator's next step; `None` without one.
     pub(super) lost: Option<String>,
 }
 

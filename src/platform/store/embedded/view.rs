@@ -29,7 +29,7 @@ impl StoreFault {
         let store = store.to_owned();
         match self {
             Self::Database(e) => StoreError::Unavailable { store, reason: e.to_string() },
-            Self::Record(reason) => StoreError::Corrupt { store, reason },
+            Self::Record(reason) => StoreError::Corrupt { store, record: None, reason },
             Self::Over(over) => StoreError::Over(over),
         }
     }

@@ -10,7 +10,7 @@ use redis::Value;
 ///
 /// With `reads_only` nothing is recorded. Fails with [`StoreError::Corrupt`] if the numbers differ.
 pub async fn check_shards(pool: &Pool, keys: &Keyspace, reads_only: bool) -> Result<(), StoreError> {
-    let refuse = |reason: String| StoreError::Corrupt { store: pool.store().to_owned(), reason };
+    let refuse = |reason: String| StoreError::Corrupt { store: pool.store().to_owned(), record: None, reason };
     let wanted = keys.shards().to_string();
     let mut get = redis::cmd("GET");
     get.arg(keys.layout());

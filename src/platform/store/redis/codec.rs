@@ -303,7 +303,7 @@ impl AnswerParts {
 }
 
 fn corrupt_answer(store: &str, reason: &str) -> StoreError {
-    StoreError::Corrupt { store: store.to_owned(), reason: reason.to_owned() }
+    StoreError::Corrupt { store: store.to_owned(), record: None, reason: reason.to_owned() }
 }
 
 const fn type_name(value: &Value) -> &'static str {

@@ -19,7 +19,7 @@ pub fn classify(store: &str, is_cluster: bool, error: &RedisError) -> StoreError
         }
         // The server says that it can't write its disk, and why.
         ErrorClass::Full => StoreError::Full { store, reason },
-        ErrorClass::Corrupt => StoreError::Corrupt { store, reason },
+        ErrorClass::Corrupt => StoreError::Corrupt { store, record: None, reason },
     }
 }
 

@@ -80,7 +80,7 @@ impl RedisStore {
         let pool = Pool::new(&options)?;
         if options.prefix.contains(['{', '}']) {
             let reason = format!("illegal prefix `{}`: braces would change the hash tag", options.prefix);
-            return Err(StoreError::Corrupt { store: pool.store().to_owned(), reason });
+            return Err(StoreError::Corrupt { store: pool.store().to_owned(), record: None, reason });
         }
         let reached = if options.reads_only { pool.ping().await } else { pool.load_everywhere().await };
         if let Err(error) = reached {

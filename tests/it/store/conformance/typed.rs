@@ -55,7 +55,7 @@ pub async fn an_edit_decides_what_is_written_and_within_what(w: World) {
     let refused = edit(&one, 2).await;
     assert!(matches!(refused, Err(StoreError::Over(_))), "{refused:?}");
     assert_eq!(w.doc("w/2").await.version, 0);
-    let refused = edit(&|_| Err(StoreError::Corrupt { store: "s".into(), reason: "r".into() }), 3).await;
+    let refused = edit(&|_| Err(StoreError::Corrupt { store: "s".into(), record: None, reason: "r".into() }), 3).await;
     assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "what an attempt fails with is the answer");
 }
 
