@@ -13,6 +13,7 @@ pub mod nearest;
 pub mod time;
 pub mod trace;
 pub mod decode;
+pub mod digits;
 pub mod unknown_fields;
 pub mod format;
 pub mod ids;

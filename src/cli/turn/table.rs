@@ -4,6 +4,7 @@ use super::super::escape::{cell, escape_data};
 use super::super::output::{CommandOutput, compact};
 use super::super::spend::format_token_classes;
 use crate::domain::chat::ChatMessage;
+use crate::domain::digits::group_digits;
 use crate::domain::scope::HandOffRecord;
 use crate::domain::session::CallRecord;
 use crate::view::ledger::{
@@ -14,19 +15,6 @@ use serde_json::Value;
 
 /// Characters of the budget bar.
 const BAR_CHARS: usize = 40;
-
-/// Formats a number like `12,345`.
-fn group_digits(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
 
 /// Formats a number of bytes or tokens like `12,345`.
 fn group_size(size: usize) -> String {

@@ -1,14 +1,15 @@
 //! The page of one agent: what it is, its sessions and turns, and the forms to give it work and to stop it.
 
-use super::agents::{ActivitySign, agent_address};
-use super::figures::TimeText;
+use super::agents::agent_address;
+use super::figures::{StateSign, TimeText};
 use super::job::{PageFact, TurnLink};
 use super::page::{LiveUpdates, PageFrame, render, see_other};
-use super::text::{Passage, encode_component, sentence, summary};
+use super::text::{Passage, sentence, summary};
 use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, SessionId};
 use crate::domain::lattice::Namespace;
+use crate::domain::percent::percent_encode;
 use crate::domain::time::Millis;
 use crate::http::Api;
 use crate::http::agents::submit;
@@ -42,7 +43,7 @@ const REFRESH_SECONDS: u32 = 3;
 struct AgentHtml {
     frame: PageFrame,
     address: String,
-    sign: ActivitySign,
+    sign: StateSign,
     /// Why it waits or is suspended; empty if it does neither.
     reason: String,
     facts: Vec<PageFact>,
@@ -116,7 +117,7 @@ pub(in crate::http) async fn agent(
     let older = turns
         .next
         .as_ref()
-        .map(|next| format!("{address}?session={}&cursor={}", encode_component(&session), encode_component(next)));
+        .map(|next| format!("{address}?session={}&cursor={}", percent_encode(&session), percent_encode(next)));
     let record = &agent.agent;
     let may = |ability| {
         who.caller.authority.permits(ability, ResourcePath::at_keys(Namespace::Agents, [id.as_str()])).is_ok()
@@ -143,10 +144,7 @@ pub(in crate::http) async fn agent(
 
 fn facts(agent: &AgentView, now: Millis) -> Vec<PageFact> {
     let record = &agent.agent;
-    let when = |time: Millis| {
-        let moment = TimeText::new(time, now);
-        format!("{} ago, {}", moment.age, moment.time)
-    };
+    let when = |time: Millis| TimeText::new(time, now).ago();
     let caps = record.creator_caps.as_ref().map(|caps| {
         let caps: Vec<String> = caps.iter().map(|cap| format!("{} {}", cap.can, cap.with)).collect();
         caps.join(", ")
@@ -168,7 +166,7 @@ fn session_link(address: &str, row: &SessionRowView, now: Millis) -> SessionLink
     let mailbox = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
     SessionLink {
         id: row.session_id.to_string(),
-        address: format!("{address}?session={}", encode_component(row.session_id.as_str())),
+        address: format!("{address}?session={}", percent_encode(row.session_id.as_str())),
         title: row.title.as_deref().map(summary).unwrap_or_default(),
         status: row.status.to_lowercase(),
         turns: row.turns,

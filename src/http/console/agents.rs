@@ -1,12 +1,14 @@
 //! The page of all agents of an owner.
 
+use super::figures::StateSign;
 use super::page::{LiveUpdates, PageFrame, render};
-use super::text::{encode_component, summary};
+use super::text::summary;
+use crate::domain::percent::percent_encode;
 use crate::http::Api;
 use crate::http::extract::{QueryParams, RequestCaller};
 use crate::http::problem::Problem;
 use crate::http::runs::{operate, read_output};
-use crate::view::agent::{AgentActivity, AgentPage};
+use crate::view::agent::AgentPage;
 use crate::view::request::AgentListRequest;
 use crate::view::to_json;
 use askama::Template;
@@ -33,33 +35,13 @@ struct AgentsHtml {
 struct AgentLink {
     name: String,
     address: String,
-    sign: ActivitySign,
+    sign: StateSign,
     description: String,
-}
-
-/// Activity of an agent in its sign, its word and its colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ActivitySign {
-    pub(super) class: &'static str,
-    pub(super) glyph: &'static str,
-    pub(super) word: &'static str,
-}
-
-impl From<AgentActivity> for ActivitySign {
-    fn from(activity: AgentActivity) -> Self {
-        let [class, glyph, word] = match activity {
-            AgentActivity::Sleeping => ["pending", "○", "sleeping"],
-            AgentActivity::Running => ["started", "▶", "running"],
-            AgentActivity::Suspended => ["waiting", "‖", "suspended"],
-            AgentActivity::Terminated => ["cancelled", "⊘", "terminated"],
-        };
-        Self { class, glyph, word }
-    }
 }
 
 /// Returns the address of an agent.
 pub(super) fn agent_address(agent: &str) -> String {
-    format!("/agents/{}", encode_component(agent))
+    format!("/agents/{}", percent_encode(agent))
 }
 
 /// `GET /agents`: the owner's agents by name.
@@ -80,7 +62,7 @@ pub(in crate::http) async fn agents(
         sign: agent.status.into(),
         description: agent.description.as_deref().map(summary).unwrap_or_default(),
     });
-    let more = page.next.as_ref().map(|next| format!("/agents?after={}", encode_component(next.as_str())));
+    let more = page.next.as_ref().map(|next| format!("/agents?after={}", percent_encode(next.as_str())));
     let shown = AgentsHtml {
         frame: PageFrame::new(&who, "/agents", "Agents").with_live(LiveUpdates::Every(REFRESH_SECONDS)),
         rows: rows.collect(),

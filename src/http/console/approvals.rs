@@ -56,7 +56,7 @@ pub(super) struct ApprovalCard {
     pub(super) questions: Vec<QuestionField>,
     /// Why the reader doesn't see what is asked.
     pub(super) hidden: Option<String>,
-    /// How it was answered; absent while it waits.
+    /// Verdict of the person; `None` while the approval waits.
     pub(super) verdict: Option<String>,
     /// Path to go to after the answer.
     pub(super) next: String,

@@ -1,7 +1,9 @@
 //! Figures on pages: states with their signs, ages, tokens and money.
 
+use crate::domain::digits::group_digits;
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
+use crate::view::agent::AgentActivity;
 use crate::view::spend::ModelUseView;
 use std::time::Duration;
 
@@ -31,6 +33,18 @@ impl From<JobStatus> for StateSign {
     }
 }
 
+impl From<AgentActivity> for StateSign {
+    fn from(activity: AgentActivity) -> Self {
+        let [class, glyph, word] = match activity {
+            AgentActivity::Sleeping => ["pending", "○", "sleeping"],
+            AgentActivity::Running => ["started", "▶", "running"],
+            AgentActivity::Suspended => ["waiting", "‖", "suspended"],
+            AgentActivity::Terminated => ["cancelled", "⊘", "terminated"],
+        };
+        Self { class, glyph, word }
+    }
+}
+
 /// A time on a page: how long ago it was, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TimeText {
@@ -50,6 +64,11 @@ impl TimeText {
         };
         Self { age, time: time.rfc3339() }
     }
+
+    /// Returns the age of a time that is past, and the time.
+    pub(super) fn ago(&self) -> String {
+        format!("{} ago, {}", self.age, self.time)
+    }
 }
 
 /// Returns a duration in its largest unit.
@@ -62,19 +81,6 @@ pub(super) fn duration_text(time: Duration) -> String {
         3_600..172_800 => format!("{} h", seconds / 3_600),
         _ => format!("{} d", seconds / 86_400),
     }
-}
-
-/// Returns a number with its thousands apart.
-pub(super) fn group_digits(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Returns a number of things in words.
@@ -113,7 +119,6 @@ mod tests {
 
     #[test]
     fn numbers_and_money_are_readable() {
-        assert_eq!([group_digits(7), group_digits(1_000), group_digits(1_234_567)], ["7", "1,000", "1,234,567"]);
         assert_eq!([count_text(1, "call"), count_text(2_000, "call")], ["1 call", "2,000 calls"]);
         assert_eq!([dollars_text(0.0), dollars_text(0.004), dollars_text(1.5)], ["$0.00", "$0.00400", "$1.50"]);
     }

@@ -1,8 +1,9 @@
 //! The page of the fleet: workers, the queue, and what the owner has spent today.
 
-use super::figures::{TimeText, cost_text, count_text, dollars_text, duration_text, group_digits, tokens_text};
+use super::figures::{TimeText, cost_text, count_text, dollars_text, duration_text, tokens_text};
 use super::page::{LiveUpdates, PageFrame, render};
 use super::text::summary;
+use crate::domain::digits::group_digits;
 use crate::domain::time::Millis;
 use crate::http::Api;
 use crate::http::extract::RequestCaller;

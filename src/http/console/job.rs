@@ -2,13 +2,16 @@
 
 use super::agents::agent_address;
 use super::approvals::ApprovalCard;
-use super::figures::{StateSign, TimeText, cost_text, count_text, duration_text, group_digits, tokens_text};
+use super::figures::{StateSign, TimeText, cost_text, count_text, duration_text, tokens_text};
+use super::jobs::short_id;
 use super::page::{LiveUpdates, PageFrame, plain_text, render, see_other};
-use super::text::{Passage, encode_component, raw_text, sentence, summary};
+use super::text::{Passage, raw_text, sentence, summary};
 use crate::domain::authority::ResourcePath;
-use crate::domain::ids::{AgentId, JobId, SessionId};
+use crate::domain::digits::group_digits;
+use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::JobStatus;
 use crate::domain::lattice::Namespace;
+use crate::domain::percent::percent_encode;
 use crate::domain::time::Millis;
 use crate::http::Api;
 use crate::http::extract::{JsonBody, QueryParams, RequestCaller};
@@ -152,7 +155,7 @@ impl TurnLink {
 
 /// Returns the address of a turn.
 pub(super) fn turn_address(agent: &AgentId, session: &SessionId, turn: u64) -> String {
-    let (agent, session) = (encode_component(agent.as_str()), encode_component(session.as_str()));
+    let (agent, session) = (percent_encode(agent.as_str()), percent_encode(session.as_str()));
     format!("/agents/{agent}/turns/{session}/{turn}")
 }
 
@@ -207,7 +210,7 @@ fn job_page(api: &Api, who: &RequestCaller, job: &JobView, turns: Vec<TurnLink>)
         values.into_iter().filter_map(|(name, key, passage)| Some(NamedPassage { name, key, passage: passage? }));
     let approvals = job.approvals.iter().flatten();
     JobHtml {
-        frame: PageFrame::new(who, "/", format!("Job {}", short_id(&job.id))).with_live(live),
+        frame: PageFrame::new(who, "/", format!("Job {}", short_id(job.id.as_str()))).with_live(live),
         id: job.id.to_string(),
         sign: job.status.into(),
         agent: job.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -224,10 +227,6 @@ fn job_page(api: &Api, who: &RequestCaller, job: &JobView, turns: Vec<TurnLink>)
     }
 }
 
-fn short_id(id: &JobId) -> &str {
-    id.as_str().get(..8).unwrap_or(id.as_str())
-}
-
 fn wait_line(wait: &WaitView, now: Millis) -> WaitLine {
     WaitLine {
         reason: sentence(&wait.reason),
@@ -238,10 +237,7 @@ fn wait_line(wait: &WaitView, now: Millis) -> WaitLine {
 }
 
 fn facts(job: &JobView, now: Millis) -> Vec<PageFact> {
-    let when = |time: Millis| {
-        let moment = TimeText::new(time, now);
-        format!("{} ago, {}", moment.age, moment.time)
-    };
+    let when = |time: Millis| TimeText::new(time, now).ago();
     let running = job
         .running
         .as_ref()

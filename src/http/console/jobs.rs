@@ -2,8 +2,9 @@
 
 use super::figures::{StateSign, TimeText, cost_text, tokens_text};
 use super::page::{LiveUpdates, PageFrame, render};
-use super::text::{encode_component, summary, value_summary};
+use super::text::{summary, value_summary};
 use crate::domain::job::JobStatus;
+use crate::domain::percent::percent_encode;
 use crate::domain::time::Millis;
 use crate::http::Api;
 use crate::http::extract::{QueryParams, RequestCaller};
@@ -111,10 +112,15 @@ impl JobRow {
         }
     }
 
-    /// Returns the beginning of the id, by which people tell jobs apart.
+    /// Returns the beginning of the id.
     pub(super) fn short_id(&self) -> &str {
-        self.id.get(..8).unwrap_or(&self.id)
+        short_id(&self.id)
     }
+}
+
+/// Returns the beginning of a job's id, by which people tell jobs apart.
+pub(super) fn short_id(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
 }
 
 /// Returns the address of the list with these parameters; those without a text are left out.
@@ -122,7 +128,7 @@ fn list_address(asked: &QueryParams, changed: &str, value: &str) -> String {
     let kept = FILTER_NAMES.iter().filter(|name| **name != changed).map(|name| (*name, asked.text(name)));
     let pairs = kept.chain([(changed, Some(value))]).filter_map(|(name, text)| Some((name, text?)));
     let pairs = pairs.filter(|(name, text)| !name.is_empty() && !text.is_empty());
-    let query = pairs.map(|(name, text)| format!("{name}={}", encode_component(text))).collect::<Vec<_>>().join("&");
+    let query = pairs.map(|(name, text)| format!("{name}={}", percent_encode(text))).collect::<Vec<_>>().join("&");
     if query.is_empty() { "/".to_owned() } else { format!("/?{query}") }
 }
 
@@ -169,8 +175,8 @@ fn filter_fields(asked: &QueryParams) -> JobFilterFields {
 
 /// Returns the address of the list of jobs that failed alike.
 pub(super) fn failed_address(agent: Option<&str>, code: Option<&str>) -> String {
-    let agent = agent.map(|agent| format!("&agent={}", encode_component(agent))).unwrap_or_default();
-    let code = code.map(|code| format!("&code={}", encode_component(code))).unwrap_or_default();
+    let agent = agent.map(|agent| format!("&agent={}", percent_encode(agent))).unwrap_or_default();
+    let code = code.map(|code| format!("&code={}", percent_encode(code))).unwrap_or_default();
     format!("/?status={}{agent}{code}", JobStatus::Failed.as_str())
 }
 

@@ -1,7 +1,8 @@
 //! The page of a value of the lattice: its keys, or the value itself.
 
 use super::page::{PageFrame, plain_text, render};
-use super::text::{Passage, encode_component, raw_text, size_text, summary};
+use super::text::{Passage, raw_text, size_text, summary};
+use crate::domain::percent::percent_encode;
 use crate::http::Api;
 use crate::http::extract::{QueryParams, RequestCaller};
 use crate::http::problem::Problem;
@@ -68,8 +69,8 @@ struct PathRequest<'a> {
 }
 
 /// Returns the address of a path.
-fn path_address(path: &str) -> String {
-    let parts: Vec<String> = path.split('/').map(encode_component).collect();
+pub(super) fn path_address(path: &str) -> String {
+    let parts: Vec<String> = path.split('/').map(percent_encode).collect();
     format!("/lattice/{}", parts.join("/"))
 }
 

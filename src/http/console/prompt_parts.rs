@@ -1,6 +1,7 @@
 //! The parts of a prompt as a page shows them: a bar of their bytes, a table, and what differs from another turn.
 
-use super::text::{encode_component, size_text, summary};
+use super::lattice::path_address;
+use super::text::{size_text, summary};
 use crate::domain::context::ledger::RowStatus;
 use crate::domain::origin::SourceRead;
 use crate::view::ledger::{LedgerRowView, LedgerView};
@@ -144,9 +145,7 @@ fn read_text(read: &SourceRead) -> String {
 
 /// Returns the address of a source that is a path of the lattice.
 fn lattice_address(source: &str) -> Option<String> {
-    let path = crate::domain::lattice::Path::parse(source).ok()?;
-    let parts: Vec<String> = path.to_string().split('/').map(encode_component).collect();
-    Some(format!("/lattice/{}", parts.join("/")))
+    crate::domain::lattice::Path::parse(source).ok().map(|path| path_address(&path.to_string()))
 }
 
 fn part_class(row: &LedgerRowView) -> &'static str {

@@ -89,23 +89,6 @@ pub(super) fn size_text(bytes: usize) -> String {
     }
 }
 
-/// Encodes a text as one part of a path, or as a value of a query.
-pub(super) fn encode_component(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push('%');
-            encoded.push_str(&hex_digits(byte));
-        }
-        encoded
-    })
-}
-
-fn hex_digits(byte: u8) -> String {
-    format!("{byte:02X}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,10 +109,5 @@ mod tests {
         assert_eq!(summary("a\nb\tc"), "a b c");
         assert_eq!(value_summary(&json!({"a": 1})), r#"{"a":1}"#);
         assert!(value_summary(&json!("é".repeat(1 << 20))).len() < SUMMARY_BYTES + 10);
-    }
-
-    #[test]
-    fn a_component_has_no_character_of_a_path() {
-        assert_eq!(encode_component("a/b?c=ü&d"), "a%2Fb%3Fc%3D%C3%BC%26d");
     }
 }

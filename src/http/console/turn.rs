@@ -1,11 +1,12 @@
 //! The page of one turn: what its model saw, part by part, what it said, and what its calls did.
 
-use super::figures::{TimeText, count_text, duration_text, group_digits};
+use super::figures::{TimeText, count_text, duration_text};
 use super::job::{PageFact, turn_address};
 use super::page::{PageFrame, plain_text, render};
 use super::prompt_parts::PromptParts;
 use super::text::{Passage, sentence, size_text, summary};
 use crate::domain::chat::ChatMessage;
+use crate::domain::digits::group_digits;
 use crate::domain::session::CallRecord;
 use crate::http::Api;
 use crate::http::extract::{QueryParams, RequestCaller};
@@ -37,7 +38,7 @@ struct TurnHtml {
     after: String,
     job: Option<String>,
     facts: Vec<PageFact>,
-    /// Why parts of the turn are not shown.
+    /// Reasons why parts of the turn are not shown.
     notes: Vec<String>,
     heard: Vec<Passage>,
     replies: Vec<ReplyShown>,
@@ -183,7 +184,7 @@ fn facts(api: &Api, shown: &TurnView, record: &TurnRecordView) -> Vec<PageFact> 
         PageFact::new("Model", Some(&record.model)),
         PageFact::new("Models without a reply", list(failed)),
         PageFact::new("Failed", record.failed.and_then(error_code_name)),
-        PageFact::new("Begun", Some(format!("{} ago, {}", begun.age, begun.time))),
+        PageFact::new("Begun", Some(begun.ago())),
         PageFact::new("Took", Some(duration_text(record.end.elapsed_since(record.start)))),
         PageFact::new("Tokens", Some(tokens)),
         PageFact::new("Worker", Some(&record.worker).filter(|worker| !worker.is_empty())),
