@@ -172,6 +172,7 @@ pub(crate) fn grants(given: &[Value]) -> Option<Vec<Value>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_duration_has_units_and_its_error_an_example() {
@@ -182,7 +183,6 @@ mod tests {
             assert!(duration(text).unwrap_err().to_string().contains("`30s`"), "{text}");
         }
     }
-    use serde_json::json;
 
     #[test]
     fn a_pair_has_a_key_and_json_or_text() {

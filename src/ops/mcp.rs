@@ -6,7 +6,8 @@ use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::mcp::name::{GROUP, ServerName, TOOLS_CALL, TOOLS_CALL_ALIAS};
 use crate::domain::secret::PlainSecret;
-use crate::venue::mcp::{self, LoginAnswer, find_server};
+use crate::venue::mcp::{self, NamedServer, find_server};
+use crate::venue::mcp_login::LoginAnswer;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, OpOutput, Operation, RegisteredOperation, operation};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -169,6 +170,20 @@ struct ApproveChange {
     change: String,
 }
 
+/// Returns the server about which a person decides: no agent does, and only operators do where all owners share it.
+async fn find_own_server<O: Operation>(
+    call: &Invocation<'_>,
+    server: &ServerName,
+    agent: Option<&AgentId>,
+) -> Result<NamedServer, OpError> {
+    call.refuse_agents::<O>("people")?;
+    let found = find_server(call.venue, &call.caller.owner, agent, server).await?;
+    if found.is_shared() {
+        call.require_operator::<O>(", where all owners share the server")?;
+    }
+    Ok(found)
+}
+
 impl Operation for ApproveChange {
     const PATH: &'static str = "v/ops/mcp/approve";
     const EFFECT: Effect = Effect::Idempotent;
@@ -178,11 +193,7 @@ impl Operation for ApproveChange {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        call.refuse_agents::<Self>("people")?;
-        let found = find_server(call.venue, &call.caller.owner, self.agent.as_ref(), &self.server).await?;
-        if found.is_shared() {
-            call.require_operator::<Self>(", where all owners share the server")?;
-        }
+        let found = find_own_server::<Self>(call, &self.server, self.agent.as_ref()).await?;
         Ok(OpOutput::of(&mcp::approve(call.venue, &found, &self.change, &call.caller.name).await?))
     }
 }
@@ -213,18 +224,10 @@ impl Operation for BeginLogin {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        call.refuse_agents::<Self>("people")?;
-        let (venue, owner) = (call.venue, &call.caller.owner);
-        let found = find_server(venue, owner, self.agent.as_ref(), &self.server).await?;
-        if found.is_shared() {
-            call.require_operator::<Self>(SHARED)?;
-        }
-        Ok(OpOutput::of(&mcp::begin_login(venue, &found, owner, &self.redirect).await?))
+        let found = find_own_server::<Self>(call, &self.server, self.agent.as_ref()).await?;
+        Ok(OpOutput::of(&mcp::begin_login(call.venue, &found, &call.caller.owner, &self.redirect).await?))
     }
 }
-
-/// Why only operators log in at some servers.
-const SHARED: &str = ", where all owners share the server";
 
 /// End a login at a server of the Model Context Protocol with the answer of its login server, which counts once.
 #[derive(Deserialize, JsonSchema)]
@@ -253,15 +256,11 @@ impl Operation for FinishLogin {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        call.refuse_agents::<Self>("people")?;
         let Self { server, agent, state, code, iss, error } = self;
-        let (venue, owner) = (call.venue, &call.caller.owner);
-        let found = find_server(venue, owner, agent.as_ref(), &server).await?;
-        if found.is_shared() {
-            call.require_operator::<Self>(SHARED)?;
-        }
+        let found = find_own_server::<Self>(call, &server, agent.as_ref()).await?;
         let answer = LoginAnswer { state, code, iss, error };
-        Ok(OpOutput::of(&mcp::finish_login(venue, &found, owner, &call.caller.name, &answer).await?))
+        let caller = call.caller;
+        Ok(OpOutput::of(&mcp::finish_login(call.venue, &found, &caller.owner, &caller.name, &answer).await?))
     }
 }
 
@@ -283,11 +282,7 @@ impl Operation for Logout {
     }
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
-        call.refuse_agents::<Self>("people")?;
-        let found = find_server(call.venue, &call.caller.owner, self.agent.as_ref(), &self.server).await?;
-        if found.is_shared() {
-            call.require_operator::<Self>(SHARED)?;
-        }
+        let found = find_own_server::<Self>(call, &self.server, self.agent.as_ref()).await?;
         Ok(OpOutput::of(&mcp::logout(call.venue, &found).await?))
     }
 }

@@ -13,7 +13,7 @@ use crate::mcp::input::InputRound;
 use crate::mcp::name::ServerName;
 use crate::mcp::revision::ProtocolEra;
 use crate::mcp::task::TaskHandle;
-use crate::time::Millis;
+use crate::time::{Millis, doubled_pause};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -153,7 +153,7 @@ pub enum PendingPhase {
 pub struct AskedApproval {
     /// Id of the approval.
     pub id: JobId,
-    /// Time at which it counts as not answered.
+    /// Time from which an approval without an answer counts as denied.
     pub expires: Millis,
 }
 
@@ -267,8 +267,7 @@ impl PendingToolCall {
 
     /// Returns the pause after the failures in a row.
     pub fn retry_pause(&self) -> Duration {
-        let doubled = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        MCP_TASK_RETRY_PAUSES.0.saturating_mul(doubled).min(MCP_TASK_RETRY_PAUSES.1)
+        doubled_pause(MCP_TASK_RETRY_PAUSES.0, MCP_TASK_RETRY_PAUSES.1, self.failures)
     }
 
     /// Returns the idempotency key with which the call is made again: a server that knows the key of the first time would

@@ -59,7 +59,7 @@ pub enum TaskError {
     /// The server asks for something in a revision in which nobody is asked.
     #[error("it asks for something in the revision 2025-11-25, in which nothing of it was offered")]
     Question,
-    /// The server asks for what nobody is asked.
+    /// A question of the server that no person can be asked.
     #[error(transparent)]
     Input(#[from] InputRoundError),
 }
@@ -94,7 +94,7 @@ impl TaskState {
     /// Reads the answer to a look at a task.
     ///
     /// # Errors
-    /// The answer has no state, or the server asks for what nobody is asked.
+    /// The answer has no state, or a question that no person can be asked.
     pub fn read(task: &Value, era: ProtocolEra) -> Result<Self, TaskError> {
         let status = task["status"].as_str().ok_or(TaskError::Status)?;
         let said = || visible_line(task["statusMessage"].as_str().unwrap_or("it says no reason"), MCP_ERROR_BYTES);

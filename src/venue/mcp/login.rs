@@ -5,13 +5,12 @@ use crate::domain::limits::{MCP_LOGIN_BYTES, MCP_LOGIN_TIME};
 use crate::domain::mcp::message::McpRequest;
 use crate::domain::mcp::oauth::challenge::BearerChallenge;
 use crate::domain::mcp::oauth::record::ServerLogin;
-use crate::domain::secret::PlainSecret;
 use crate::venue::Venue;
 use crate::venue::failure::OpError;
 use crate::venue::mcp_client::{McpEndpoint, McpFailure, PeerCall, resolve_headers};
 use crate::venue::mcp_login::{
-    LoginPlace, LoginReply, LoginStart, LoginTools, begin_login as begin_at, delete_login, finish_login as finish_at,
-    load_login,
+    LoginAnswer, LoginPlace, LoginStart, LoginTools, VenueClient, begin_login as begin_at, delete_login,
+    finish_login as finish_at, load_login,
 };
 use crate::venue::outbound::departure::Departure;
 use crate::venue::pinned::{self, NamedPlace, WantedPlace};
@@ -23,7 +22,11 @@ pub(super) fn login_tools(venue: &Venue) -> LoginTools<'_> {
     LoginTools { store: &venue.store, vault: &venue.secrets, clock: &venue.clock }
 }
 
-fn place<'a>(venue: &'a Venue, named: &NamedPlace<McpEndpoint>, known: &'a KnownPlace<McpEndpoint>) -> LoginPlace<'a> {
+fn login_place<'a>(
+    venue: &'a Venue,
+    named: &NamedPlace<McpEndpoint>,
+    known: &'a KnownPlace<McpEndpoint>,
+) -> LoginPlace<'a> {
     known.endpoint.login_place(&venue.catalog.hosts, named.0.key.clone())
 }
 
@@ -36,10 +39,9 @@ pub(crate) async fn begin_login(
 ) -> Result<McpLoginPageView, OpError> {
     let known = named.find_known(venue)?;
     let challenge = ask_for_challenge(venue, named, &known).await?;
-    let (venue_name, client_url) = (venue.name.as_str(), venue.catalog.mcp.client_url());
-    let start = LoginStart { owner, redirect, challenge, venue_name, client_url };
-    let page = begin_at(login_tools(venue), &place(venue, named, &known), &start).await?;
-    Ok(McpLoginPageView { url: page.url, until: page.until })
+    let client = VenueClient { name: &venue.name, url: venue.catalog.mcp.client_url() };
+    let start = LoginStart { owner, redirect, challenge, venue: client };
+    begin_at(login_tools(venue), &login_place(venue, named, &known), &start).await
 }
 
 /// Asks a server for its tools without a token, and returns what it wants.
@@ -71,16 +73,6 @@ async fn ask_for_challenge(
     Ok(challenge.and_then(BearerChallenge::read))
 }
 
-/// The answer of a login server, as it came back with the person.
-pub(crate) struct LoginAnswer {
-    pub(crate) state: String,
-    pub(crate) code: Option<PlainSecret>,
-    /// Login server that has answered, as it says.
-    pub(crate) iss: Option<String>,
-    /// Refusal of the login server or of the person.
-    pub(crate) error: Option<String>,
-}
-
 /// Ends the login of a person at a server.
 pub(crate) async fn finish_login(
     venue: &Venue,
@@ -90,10 +82,7 @@ pub(crate) async fn finish_login(
     answer: &LoginAnswer,
 ) -> Result<McpLoginView, OpError> {
     let known = named.find_known(venue)?;
-    let LoginAnswer { state, code, iss, error } = answer;
-    let (code, iss, error) = (code.as_ref(), iss.as_deref(), error.as_deref());
-    let reply = LoginReply { owner, by, state, code, iss, error };
-    let login = finish_at(login_tools(venue), &place(venue, named, &known), &reply).await?;
+    let login = finish_at(login_tools(venue), &login_place(venue, named, &known), owner, by, answer).await?;
     // What the server offers is stored before the next turn of any worker. A failure is shown with the server.
     known.change(|state| (state.read, state.due, state.failure) = (None, None, None));
     let asked = pinned::refresh(venue, &named.0.key, &known).await;
@@ -104,7 +93,7 @@ pub(crate) async fn finish_login(
 /// Ends the login at a server.
 pub(crate) async fn logout(venue: &Venue, named: &NamedPlace<McpEndpoint>) -> Result<McpLogoutView, OpError> {
     let known = named.find_known(venue)?;
-    let ended = delete_login(login_tools(venue), &place(venue, named, &known)).await?;
+    let ended = delete_login(login_tools(venue), &login_place(venue, named, &known)).await?;
     Ok(McpLogoutView { ended })
 }
 

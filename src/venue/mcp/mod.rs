@@ -16,6 +16,6 @@ mod prepare;
 mod review;
 mod tool;
 
-pub(crate) use login::{LoginAnswer, begin_login, finish_login, logout};
+pub(crate) use login::{begin_login, finish_login, logout};
 pub use pending::{is_pending_call, run, stop_cancelled};
-pub(crate) use review::{approve, find_server, list_servers, list_tools, refresh, show_server};
+pub(crate) use review::{NamedServer, approve, find_server, list_servers, list_tools, refresh, show_server};

@@ -135,8 +135,7 @@ impl ServerTool {
                 return Err(if has_begun { OpError::OutcomeUnknown(text) } else { OpError::Upstream(text) });
             }
         };
-        let deadline = venue.now().plus(OUTBOUND_DEADLINE);
-        let deadline = call.caller.envelope.deadline.map_or(deadline, |ends| ends.min(deadline));
+        let deadline = call.caller.envelope.limit_time(venue.now().plus(OUTBOUND_DEADLINE));
         let call = self.started_call(arguments, marks, call, site);
         Ok(CallEnd::GoesOn(Box::new(PendingToolCall {
             call,

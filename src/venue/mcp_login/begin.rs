@@ -1,7 +1,6 @@
 //! Begins a person's login: finds the login server, the client and the scopes, and keeps what the answer is checked by.
 
-pub(crate) use super::client_choice::VenueClient;
-use super::client_choice::choose_client;
+use super::client_choice::{VenueClient, choose_client};
 use super::discover::{LoginMetadata, discover};
 use super::keeper::load_login;
 use super::peer_login::challenged_scopes;
@@ -13,9 +12,9 @@ use crate::domain::mcp::oauth::location::is_loopback_redirect;
 use crate::domain::mcp::oauth::record::{BegunLogin, LoginSecrets, state_hash};
 use crate::domain::mcp::oauth::request::AuthorizationRequest;
 use crate::domain::secret::PlainSecret;
-use crate::domain::time::Millis;
 use crate::store::{DocKey, DocWrite, Edit, keys};
 use crate::venue::failure::OpError;
+use crate::view::mcp_login::McpLoginPageView;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
@@ -30,25 +29,16 @@ pub(crate) struct LoginStart<'a> {
     pub(crate) redirect: &'a str,
     /// What the server says without a token.
     pub(crate) challenge: Option<BearerChallenge>,
-    /// Name of the venue.
-    pub(crate) venue_name: &'a str,
-    /// URL of its description as a client; `None` without a public URL.
-    pub(crate) client_url: Option<&'a str>,
+    /// The venue as login servers see it.
+    pub(crate) venue: VenueClient<'a>,
 }
 
-/// A page that a person opens.
-pub(crate) struct BegunPage {
-    pub(crate) url: String,
-    /// Time at which it is too late.
-    pub(crate) until: Millis,
-}
-
-/// Begins a login.
+/// Begins a login: returns the page that the person opens, and when it is too late.
 pub(crate) async fn begin_login(
     tools: LoginTools<'_>,
     place: &LoginPlace<'_>,
     start: &LoginStart<'_>,
-) -> Result<BegunPage, OpError> {
+) -> Result<McpLoginPageView, OpError> {
     if place.is_of_machine() {
         return Err(OpError::Invalid(format!(
             "the {} has `auth.grant = \"client_credentials\"`: the venue logs in there by itself",
@@ -67,8 +57,7 @@ pub(crate) async fn begin_login(
     let page = found.issuer.page_url(is_configured).map_err(|error| place.upstream(&error))?;
     let token_url = found.issuer.token_url().map_err(|error| place.upstream(&error))?;
     let asked = scopes_to_ask(tools, place, &found, start).await?;
-    let venue = VenueClient { name: start.venue_name, url: start.client_url };
-    let registered = choose_client(tools, place, &found, start.redirect, venue).await?;
+    let registered = choose_client(tools, place, &found, start.redirect, start.venue).await?;
     let (state, verifier) = (random_text()?, random_text()?);
     let url = AuthorizationRequest {
         endpoint: page,
@@ -102,7 +91,7 @@ pub(crate) async fn begin_login(
         sealed,
     };
     keep(tools, start.owner, &key, &begun).await?;
-    Ok(BegunPage { url, until })
+    Ok(McpLoginPageView { url, until })
 }
 
 /// Returns the scopes to ask for: with those of the last login at the same login server, and those that a call lacked since.

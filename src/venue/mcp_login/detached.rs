@@ -45,7 +45,7 @@ impl DetachedLogin {
     }
 
     /// Returns the server.
-    pub(super) fn place(&self) -> LoginPlace<'_> {
+    pub(super) fn login_place(&self) -> LoginPlace<'_> {
         LoginPlace {
             key: self.key.clone(),
             settings: &self.settings,

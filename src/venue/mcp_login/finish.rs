@@ -1,6 +1,6 @@
 //! Ends a person's login: the code of the answer becomes tokens.
 
-use super::keeper::{HeldToken, store_login};
+use super::keeper::{HeldToken, LoginTerms, store_login};
 use super::place::{LoginPlace, LoginTools, sealed_login_name};
 use super::token_request::{TokenRequester, request_token};
 use crate::domain::ids::Owner;
@@ -8,33 +8,31 @@ use crate::domain::mcp::oauth::record::{BegunLogin, LoginSecrets, ServerLogin, s
 use crate::domain::mcp::oauth::request::GrantForm;
 use crate::domain::secret::PlainSecret;
 use crate::domain::visible::quote_foreign;
-use crate::store::{DocWrite, Edit, keys};
+use crate::store::{DocKey, DocWrite, Edit, keys};
 use crate::venue::failure::OpError;
 
 /// The answer of a login server, as it came back with the person.
-pub(crate) struct LoginReply<'a> {
-    /// Owner who asks.
-    pub(crate) owner: &'a Owner,
-    /// Name of the person in records.
-    pub(crate) by: &'a str,
-    pub(crate) state: &'a str,
-    pub(crate) code: Option<&'a PlainSecret>,
+pub(crate) struct LoginAnswer {
+    pub(crate) state: String,
+    pub(crate) code: Option<PlainSecret>,
     /// Login server that has answered, as it says.
-    pub(crate) iss: Option<&'a str>,
+    pub(crate) iss: Option<String>,
     /// Refusal of the login server or of the person.
-    pub(crate) error: Option<&'a str>,
+    pub(crate) error: Option<String>,
 }
 
-/// Ends a login. It ends once: whatever comes of it, its state counts no longer.
+/// Ends a login of an owner in the name of `by`. It ends once: whatever comes of it, its state counts no longer.
 pub(crate) async fn finish_login(
     tools: LoginTools<'_>,
     place: &LoginPlace<'_>,
-    reply: &LoginReply<'_>,
+    owner: &Owner,
+    by: &str,
+    answer: &LoginAnswer,
 ) -> Result<ServerLogin, OpError> {
-    let begun = take(tools, place, reply).await?;
-    let (key, now) = (keys::mcp_begun_login(&state_hash(reply.state)), tools.clock.now());
+    let (key, now) = (keys::mcp_begun_login(&state_hash(&answer.state)), tools.clock.now());
+    let begun = take(tools, place, owner, &key).await?;
     begun
-        .check_answer(&place.key.name, place.key.agent.as_ref(), reply.iss, now)
+        .check_answer(&place.key.name, place.key.agent.as_ref(), answer.iss.as_deref(), now)
         .map_err(|error| OpError::Denied(format!("the login at the {}: {error}", place.shown)))?;
     if begun.url != place.settings.url {
         return Err(OpError::Conflict(format!(
@@ -42,15 +40,15 @@ pub(crate) async fn finish_login(
             place.shown
         )));
     }
-    if let Some(error) = reply.error {
+    if let Some(error) = &answer.error {
         return Err(OpError::Denied(format!(
             "the login at the {}: its login server refuses: {}",
             place.shown,
             quote_foreign(error)
         )));
     }
-    let code = reply.code.ok_or_else(|| OpError::Invalid("`code`: expected it, or `error`".to_owned()))?;
-    let opened = tools.vault.unseal(reply.owner, &sealed_login_name(&key), &begun.sealed)?;
+    let code = answer.code.as_ref().ok_or_else(|| OpError::Invalid("`code`: expected it, or `error`".to_owned()))?;
+    let opened = tools.vault.unseal(owner, &sealed_login_name(&key), &begun.sealed)?;
     let secrets = LoginSecrets::from_text(&opened.value)
         .ok_or_else(|| OpError::Conflict("the login was begun by a newer build; begin again".to_owned()))?;
     let form = GrantForm::of_code(code.reveal(), secrets.access.reveal(), &begun.redirect, &begun.resource);
@@ -61,33 +59,21 @@ pub(crate) async fn finish_login(
         token_url: &begun.token_url,
     };
     let grant = request_token(tools, place, form, &requester).await.map_err(OpError::from)?;
-    let login = ServerLogin {
-        url: begun.url,
-        issuer: begun.issuer,
-        resource: begun.resource,
-        token_url: begun.token_url,
-        client: begun.client,
-        scopes: begun.asked.clone(),
-        asked: begun.asked,
-        lacking: Vec::new(),
-        by: reply.by.to_owned(),
-        since: now,
-        until: None,
-        is_renewable: false,
-        claimed: None,
-        refused: None,
-        sealed: None,
-    };
-    let secrets = LoginSecrets { access: grant.access.clone(), refresh: None, ..secrets };
-    let held = HeldToken { login, secrets }.with_grant(grant, now);
+    let BegunLogin { url, issuer, resource, token_url, client, asked, .. } = begun;
+    let terms = LoginTerms { url, issuer, resource, token_url, client, asked };
+    let held = HeldToken::new(terms, by, secrets.client_secret, grant, now);
     store_login(tools, place, &held).await
 }
 
-/// Takes the login with this state out of the owner's documents.
-async fn take(tools: LoginTools<'_>, place: &LoginPlace<'_>, reply: &LoginReply<'_>) -> Result<BegunLogin, OpError> {
-    let key = keys::mcp_begun_login(&state_hash(reply.state));
+/// Takes a begun login out of the owner's documents.
+async fn take(
+    tools: LoginTools<'_>,
+    place: &LoginPlace<'_>,
+    owner: &Owner,
+    key: &DocKey,
+) -> Result<BegunLogin, OpError> {
     let attempt = || async {
-        let (begun, version) = tools.store.get_versioned::<BegunLogin>(reply.owner, &key).await?;
+        let (begun, version) = tools.store.get_versioned::<BegunLogin>(owner, key).await?;
         let Some(begun) = begun else {
             return Err(OpError::NotFound(format!(
                 "no login with this `state` waits for an answer: it has ended, or somebody else began it; run {}",
@@ -96,5 +82,5 @@ async fn take(tools: LoginTools<'_>, place: &LoginPlace<'_>, reply: &LoginReply<
         };
         Ok(Edit::write([DocWrite::delete(key.as_str()).at_version(version)], begun))
     };
-    tools.store.edit(tools.clock.now(), reply.owner, "login", &place.key.name, attempt).await
+    tools.store.edit(tools.clock.now(), owner, "login", &place.key.name, attempt).await
 }

@@ -1,10 +1,12 @@
 //! Stored logins: read, written, deleted.
 
 use super::place::{LoginPlace, LoginTools, sealed_login_name};
+use crate::domain::mcp::oauth::client::OauthClient;
 use crate::domain::mcp::oauth::record::{LoginSecrets, ServerLogin};
 use crate::domain::mcp::oauth::scope::missing_scopes;
 use crate::domain::mcp::oauth::token::TokenGrant;
-use crate::domain::secret::{PlainSecret, SecretRecord};
+use crate::domain::secret::PlainSecret;
+use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit};
 use crate::venue::failure::OpError;
 
@@ -15,14 +17,57 @@ pub(crate) struct HeldToken {
     pub(super) secrets: LoginSecrets,
 }
 
+/// What tokens are for, and who gives them to whom.
+pub(super) struct LoginTerms {
+    /// URL of the server that gets the token.
+    pub(super) url: String,
+    pub(super) issuer: String,
+    /// Identifier of the server at the login server.
+    pub(super) resource: String,
+    pub(super) token_url: String,
+    pub(super) client: OauthClient,
+    /// Scopes that were asked for.
+    pub(super) asked: Vec<String>,
+}
+
 impl HeldToken {
+    /// Makes the login of a first grant, in the name of `by`.
+    pub(super) fn new(
+        terms: LoginTerms,
+        by: &str,
+        client_secret: Option<PlainSecret>,
+        grant: TokenGrant,
+        now: Millis,
+    ) -> Self {
+        let LoginTerms { url, issuer, resource, token_url, client, asked } = terms;
+        let login = ServerLogin {
+            url,
+            issuer,
+            resource,
+            token_url,
+            client,
+            scopes: asked.clone(),
+            asked,
+            lacking: Vec::new(),
+            by: by.to_owned(),
+            since: now,
+            until: None,
+            is_renewable: false,
+            claimed: None,
+            refused: None,
+            sealed: None,
+        };
+        let secrets = LoginSecrets { access: grant.access.clone(), refresh: None, client_secret };
+        Self { login, secrets }.with_grant(grant, now)
+    }
+
     /// Returns the token that goes with requests.
     pub(super) const fn access(&self) -> &PlainSecret {
         &self.secrets.access
     }
 
     /// Returns the same login with other tokens, from `now` on.
-    pub(super) fn with_grant(mut self, grant: TokenGrant, now: crate::domain::time::Millis) -> Self {
+    pub(super) fn with_grant(mut self, grant: TokenGrant, now: Millis) -> Self {
         self.secrets.access = grant.access;
         // A login server that gives no new one leaves the old one.
         self.secrets.refresh = grant.refresh.or(self.secrets.refresh);
@@ -69,20 +114,9 @@ pub(super) fn open(
     login: ServerLogin,
 ) -> Result<Option<HeldToken>, OpError> {
     let Some(sealed) = &login.sealed else { return Ok(None) };
-    let secrets = unseal(tools, place, &place.doc_key(), sealed)?;
-    Ok(secrets.map(|secrets| HeldToken { login, secrets }))
-}
-
-/// Opens what is sealed in a document of an owner's login.
-fn unseal(
-    tools: LoginTools<'_>,
-    place: &LoginPlace<'_>,
-    doc_key: &str,
-    sealed: &SecretRecord,
-) -> Result<Option<LoginSecrets>, OpError> {
-    let opened = tools.vault.unseal(&place.keeper(), &sealed_login_name(doc_key), sealed);
+    let opened = tools.vault.unseal(&place.keeper(), &sealed_login_name(&place.doc_key()), sealed);
     let opened = opened.map_err(|error| place.wants_login(&format!("has a login that can't be used: {error}")))?;
-    Ok(LoginSecrets::from_text(&opened.value))
+    Ok(LoginSecrets::from_text(&opened.value).map(|secrets| HeldToken { login, secrets }))
 }
 
 /// Seals the tokens of a login.

@@ -2,12 +2,11 @@
 
 use super::client_choice::configured_client;
 use super::discover::discover;
-use super::keeper::HeldToken;
+use super::keeper::{HeldToken, LoginTerms};
 use super::peer_login::challenged_scopes;
 use super::place::{LoginPlace, LoginTools};
 use super::token_request::{TokenFailure, TokenRequester, request_token};
 use crate::domain::mcp::oauth::challenge::BearerChallenge;
-use crate::domain::mcp::oauth::record::{LoginSecrets, ServerLogin};
 use crate::domain::mcp::oauth::request::GrantForm;
 use crate::venue::failure::OpError;
 
@@ -27,24 +26,15 @@ pub(super) async fn request_machine_token(
     let issuer = &found.issuer.issuer;
     let requester = TokenRequester { client: &client, registered: None, issuer, token_url };
     let grant = request_token(tools, place, form, &requester).await?;
-    let now = tools.clock.now();
-    let login = ServerLogin {
+    let terms = LoginTerms {
         url: place.settings.url.clone(),
         issuer: issuer.clone(),
         resource: found.resource.resource.clone(),
         token_url: token_url.to_owned(),
-        client,
-        scopes: asked.clone(),
+        client: client.clone(),
         asked,
-        lacking: Vec::new(),
-        by: "the venue".to_owned(),
-        since: now,
-        until: None,
-        is_renewable: true,
-        claimed: None,
-        refused: None,
-        sealed: None,
     };
-    let secrets = LoginSecrets { access: grant.access.clone(), refresh: None, client_secret: None };
-    Ok(HeldToken { login, secrets }.with_grant(grant, now))
+    let mut held = HeldToken::new(terms, "the venue", None, grant, tools.clock.now());
+    held.login.is_renewable = true;
+    Ok(held)
 }

@@ -21,7 +21,8 @@ mod renew;
 mod token_request;
 
 pub(crate) use begin::{LoginStart, begin_login};
-pub(crate) use finish::{LoginReply, finish_login};
+pub(crate) use client_choice::VenueClient;
+pub(crate) use finish::{LoginAnswer, finish_login};
 pub(crate) use keeper::{delete_login, load_login};
 pub(crate) use peer_login::PeerLogin;
 pub use place::ClientKey;

@@ -10,6 +10,7 @@ use crate::domain::mcp::oauth::challenge::BearerChallenge;
 use crate::domain::mcp::oauth::record::ServerLogin;
 use crate::domain::mcp::oauth::request::GrantForm;
 use crate::domain::secret::PlainSecret;
+use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::venue::failure::OpError;
 use std::time::Duration;
 use tokio::task::JoinError;
@@ -17,8 +18,8 @@ use tokio::task::JoinError;
 /// Pause between two looks at a login that another process renews.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
 
-/// Pause between two tries to store a new token.
-const KEEP_PAUSE: Duration = Duration::from_millis(250);
+/// Tries to store a new token.
+const KEEP_TRIES: RetryPolicy = RetryPolicy::with_steady_waits(Duration::from_millis(250), MCP_TOKEN_KEEP_TIME);
 
 /// Returns the token for calls of a server, renewed if it is due; `None` if nobody has logged in.
 ///
@@ -111,7 +112,7 @@ pub(super) async fn renew_token(
     };
     let detached = DetachedLogin::new(tools, place);
     let renewal =
-        tokio::spawn(async move { renew_claimed(detached.tools(), &detached.place(), claimed, &cause).await });
+        tokio::spawn(async move { renew_claimed(detached.tools(), &detached.login_place(), claimed, &cause).await });
     let stopped = |error: JoinError| Err(OpError::Failed(format!("the renewal of a token stopped: {error}")).into());
     match renewal.await.unwrap_or_else(stopped) {
         Ok(renewed) => Ok(renewed),
@@ -174,21 +175,18 @@ async fn replace_token(
 
 /// Stores a new token, with retries: the login server takes the one before no more.
 async fn keep_renewed(tools: LoginTools<'_>, place: &LoginPlace<'_>, known: &PlainSecret, renewed: &HeldToken) {
-    let until = tools.clock.steady() + MCP_TOKEN_KEEP_TIME;
-    loop {
-        match finish_claim(tools, place, known, Some(renewed)).await {
-            Err(OpError::Store(error)) if error.is_transient() && tools.clock.steady() < until => {
-                tracing::warn!(server = %place.key.name, %error, "a renewed token is not stored yet");
-                tokio::time::sleep(KEEP_PAUSE).await;
-            }
-            Err(error) => {
-                return tracing::error!(
-                    server = %place.key.name, %error,
-                    "a renewed token is not stored: when it ends, somebody must log in again"
-                );
-            }
-            Ok(()) => return,
-        }
+    let once = || async {
+        finish_claim(tools, place, known, Some(renewed)).await.map_err(|error| match error {
+            OpError::Store(error) if error.is_transient() => AttemptFailure::Transient(error.into()),
+            error => AttemptFailure::Permanent(error),
+        })
+    };
+    let kept: Result<(), OpError> = retry(KEEP_TRIES, "the store, for a renewed token", once).await;
+    if let Err(error) = kept {
+        tracing::error!(
+            server = %place.key.name, %error,
+            "a renewed token is not stored: when it ends, somebody must log in again"
+        );
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct TokenRequester<'a> {
 
 /// Why there are no tokens.
 pub(super) enum TokenFailure {
-    /// What was shown for them counts no longer.
+    /// The login server takes the code or the refresh token no more.
     Grant(OpError),
     /// Any other reason.
     Other(OpError),

@@ -62,7 +62,7 @@ impl ClientAuthMethod {
 pub struct OauthClient {
     /// Id of the client.
     pub id: String,
-    /// How it shows who it is.
+    /// Authentication method at the login server.
     pub method: ClientAuthMethod,
 }
 
@@ -80,7 +80,7 @@ pub struct ClientMetadata {
     pub grant_types: [&'static str; 2],
     /// Answers that it takes.
     pub response_types: [&'static str; 1],
-    /// How it shows who it is.
+    /// Authentication method at the endpoint of tokens.
     pub token_endpoint_auth_method: ClientAuthMethod,
     /// Kind of the client: a program of a person, whose pages are of the person's machine.
     pub application_type: &'static str,

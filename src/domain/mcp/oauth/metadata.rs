@@ -44,7 +44,7 @@ pub enum MetadataError {
     /// A login server says that it is another one.
     #[error("the metadata of the login server `{expected}` says that it is {}; it isn't used", quote_foreign(.found))]
     FalseIssuer {
-        /// What it says it is.
+        /// Issuer that its metadata names.
         found: String,
         /// Login server that was asked.
         expected: String,

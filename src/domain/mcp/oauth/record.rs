@@ -36,7 +36,7 @@ pub struct ServerLogin {
     pub by: String,
     /// Time of the login.
     pub since: Millis,
-    /// Time at which the token ends, if it is known.
+    /// Time at which the token ends; `None` if the login server has named none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Millis>,
     /// Whether the token can be renewed without a person.
@@ -208,7 +208,7 @@ mod tests {
         PlainSecret::new(text.to_owned()).unwrap()
     }
 
-    fn begun() -> BegunLogin {
+    fn begun_login() -> BegunLogin {
         let sealed = json!({
             "key": "k", "nonce": "", "sealed": "", "hosts": [], "created": 1, "updated": 1, "version": 1
         });
@@ -231,22 +231,22 @@ mod tests {
     #[test]
     fn an_answer_is_of_the_login_that_was_begun() {
         let (hub, other) = (ServerName::new("hub").unwrap(), ServerName::new("other").unwrap());
-        let marked = || BegunLogin { has_issuer_mark: true, ..begun() };
+        let marked = || BegunLogin { has_issuer_mark: true, ..begun_login() };
         let evil = LoginAnswerError::OtherIssuer { found: "https://as/".into(), expected: "https://as".into() };
         for (login, server, iss, now, expected) in [
-            (begun(), &hub, None, 999, Ok(())),
-            (begun(), &hub, Some("https://as"), 1, Ok(())),
+            (begun_login(), &hub, None, 999, Ok(())),
+            (begun_login(), &hub, Some("https://as"), 1, Ok(())),
             (marked(), &hub, Some("https://as"), 1, Ok(())),
             (marked(), &hub, None, 1, Err(LoginAnswerError::NoIssuer { expected: "https://as".into() })),
-            (begun(), &hub, Some("https://as/"), 1, Err(evil.clone())),
+            (begun_login(), &hub, Some("https://as/"), 1, Err(evil.clone())),
             (marked(), &hub, Some("https://as/"), 1, Err(evil)),
-            (begun(), &other, None, 1, Err(LoginAnswerError::OtherServer)),
-            (begun(), &hub, None, 1_000, Err(LoginAnswerError::Late)),
+            (begun_login(), &other, None, 1, Err(LoginAnswerError::OtherServer)),
+            (begun_login(), &hub, None, 1_000, Err(LoginAnswerError::Late)),
         ] {
             assert_eq!(login.check_answer(server, None, iss, Millis(now)), expected, "{iss:?}");
         }
         let agent = AgentId::new("a").unwrap();
-        let other = begun().check_answer(&hub, Some(&agent), None, Millis(1));
+        let other = begun_login().check_answer(&hub, Some(&agent), None, Millis(1));
         assert_eq!(other, Err(LoginAnswerError::OtherServer));
     }
 

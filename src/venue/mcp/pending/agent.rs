@@ -14,11 +14,11 @@ use crate::venue::{Venue, agents, policy};
 
 /// Whether the agent of a call may go on with it.
 pub(super) enum AgentStanding {
-    /// It may go on with it.
+    /// An active agent, which may still call the tool.
     Permitted,
-    /// It may go on when it is active again.
+    /// A suspended agent: its call waits until it is active again.
     Suspended,
-    /// It may not go on, for this reason.
+    /// A deleted agent, or one that may not call the tool any more; the error says which.
     Stopped(OpError),
 }
 

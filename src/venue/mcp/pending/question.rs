@@ -29,8 +29,7 @@ pub(super) async fn ask(
         start: Some(head.created),
     };
     let now = venue.now();
-    let usual = now.plus(step.approval_time);
-    let expires = step.caller.envelope.deadline.map_or(usual, |ends| ends.min(usual));
+    let expires = step.caller.envelope.limit_time(now.plus(step.approval_time));
     let mut approval = Approval::new(&venue.key, place, &call.called, subject, now, expires);
     approval.job.clone_from(&parent.job);
     approval.asked_by = Some(head.id.clone());

@@ -5,14 +5,12 @@ use super::step::{PendingStep, failure};
 use super::stop::{cancel_task, end_without_answer, leave_session};
 use crate::domain::asset::AssetForm;
 use crate::domain::call::SentMarks;
-use crate::domain::decode;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::limits::{A2A_SEND_TRIES, MCP_LATE_RESULT_BYTES, MCP_POLL, MCP_POLL_RANGE, MCP_ROUNDS};
 use crate::domain::mcp::header::{header_values, param_headers};
 use crate::domain::mcp::message::{ClientOffers, McpRequest, RpcError, TaskMethod};
 use crate::domain::mcp::pending::{PendingPhase, PendingToolCall, StartedToolCall};
 use crate::domain::mcp::task::{TaskError, TaskHandle, TaskState, ToolCallProgress};
-use crate::domain::secret::Mask;
 use crate::domain::visible::{cut_at, cut_error};
 use crate::store::StoreError;
 use crate::venue::failure::OpError;
@@ -245,7 +243,7 @@ impl ServerStep<'_> {
 
     /// Stores what an answer has brought, with retries: only this worker knows it.
     async fn keep(&self, pending: &PendingToolCall) -> Result<bool, StoreError> {
-        keep_trying(self.step.venue, self.step.owner, || self.step.record(pending)).await
+        keep_trying(|| self.step.record(pending)).await
     }
 
     /// Begins one more round of questions, of which a call has a limit.
@@ -281,7 +279,7 @@ impl ServerStep<'_> {
             return if error.is_transient() { Ok(RunOutcome::Retry) } else { Err(error) };
         }
         let ended = match read {
-            Ok(output) => Ok(fit_output(&reader, &self.peer.mask(), output).await),
+            Ok(output) => Ok(fit_output(&reader, output).await),
             Err(error) => Err(error),
         };
         Ok(RunOutcome::Ended(result_of(ended)))
@@ -324,10 +322,10 @@ impl ServerStep<'_> {
 }
 
 /// Returns a result that fits in a message: of a larger one the beginning, and the whole as an asset where that may be.
-async fn fit_output(reader: &ResultReader<'_>, mask: &Mask, output: OpOutput) -> OpOutput {
-    let whole = mask.value(output.value).to_string();
+async fn fit_output(reader: &ResultReader<'_>, output: OpOutput) -> OpOutput {
+    let whole = output.value.to_string();
     if whole.len() <= MCP_LATE_RESULT_BYTES {
-        return decode::json(whole.as_bytes()).map_or_else(|_| Value::String(whole).into(), OpOutput::from);
+        return output;
     }
     let form = AssetForm {
         content_base64: Some(BASE64_STANDARD.encode(&whole)),

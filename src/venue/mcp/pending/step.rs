@@ -106,7 +106,7 @@ pub(super) struct PendingStep<'a> {
 }
 
 impl PendingStep<'_> {
-    /// Makes the steps that can be made now.
+    /// Makes steps until the job has ended, or waits for the server or a person.
     pub(super) async fn take(&self, pending: PendingToolCall) -> Result<RunOutcome, StoreError> {
         match pending.phase.clone() {
             PendingPhase::Working { .. } | PendingPhase::Answering { .. } => self.ask_server(pending).await,
@@ -151,8 +151,7 @@ impl PendingStep<'_> {
     }
 
     fn new_deadline(&self) -> Millis {
-        let usual = self.venue.now().plus(OUTBOUND_DEADLINE);
-        self.caller.envelope.deadline.map_or(usual, |ends| ends.min(usual))
+        self.caller.envelope.limit_time(self.venue.now().plus(OUTBOUND_DEADLINE))
     }
 
     /// Stores the call as it stands; `false` if another worker has it.
