@@ -6,7 +6,9 @@ use crate::domain::chat::{ModelRequest, Reply};
 use crate::domain::trace::TraceParent;
 use crate::domain::turn::Turn;
 use crate::process::tracer::names::{self, operation};
-use crate::process::tracer::{SpanAttribute, SpanStart, SpanValue, TraceSpan, TraceSpanKind, Tracer};
+use crate::process::tracer::{
+    SpanAttribute, SpanStart, SpanValue, TraceSpan, TraceSpanKind, Tracer, session_attributes,
+};
 use crate::store::Lease;
 use crate::venue::operation::turn_root;
 use parking_lot::Mutex;
@@ -24,6 +26,8 @@ pub(crate) struct TurnSpans {
     start: SpanStart,
     /// Submissions that the turn serves, and the turn before.
     links: Vec<TraceParent>,
+    /// Name of the root span.
+    name: String,
     /// Attributes of every span of the turn.
     common: Vec<SpanAttribute>,
     /// Attributes of the root span alone.
@@ -65,18 +69,13 @@ impl TurnSpans {
             SpanAttribute::new(names::EPOCH, lease.epoch),
         ];
         own.extend(plan.job().map(|job| SpanAttribute::new(names::JOB, job.as_str())));
-        let common = vec![
-            SpanAttribute::new(names::SESSION, session.session.as_str()),
-            SpanAttribute::new(names::CONVERSATION, session.session.as_str()),
-            SpanAttribute::new(names::USER, owner.to_string()),
-            SpanAttribute::new(names::AGENT, session.agent.as_str()),
-        ];
         let spans = Arc::new(Self {
             tracer: tracer.clone(),
             root,
             start: asked.unwrap_or(now),
             links,
-            common,
+            name: format!("invoke_agent {}", session.agent),
+            common: session_attributes(owner, session),
             own,
             made: AtomicU64::new(0),
             prompt_hash: Mutex::default(),
@@ -90,7 +89,7 @@ impl TurnSpans {
     }
 
     /// Returns the place of the turn's root span.
-    pub(crate) const fn place(&self) -> TraceParent {
+    pub(crate) const fn root_place(&self) -> TraceParent {
         self.root
     }
 
@@ -158,11 +157,7 @@ impl TurnSpans {
 
 impl Drop for TurnSpans {
     fn drop(&mut self) {
-        let name = self.common.last().and_then(|agent| match &agent.value {
-            SpanValue::Text(agent) => Some(format!("invoke_agent {agent}")),
-            SpanValue::Number(_) | SpanValue::Texts(_) => None,
-        });
-        let mut span = TraceSpan::new(self.root, None, name.unwrap_or_default(), TraceSpanKind::Internal);
+        let mut span = TraceSpan::new(self.root, None, std::mem::take(&mut self.name), TraceSpanKind::Internal);
         span.links = std::mem::take(&mut self.links);
         span.attributes = std::mem::take(&mut self.common);
         span.attributes.append(&mut self.own);

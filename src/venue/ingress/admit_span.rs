@@ -2,20 +2,20 @@
 
 use crate::domain::ids::{EventId, Owner, SessionKey, hmac_hex};
 use crate::domain::trace::TraceParent;
-use crate::process::tracer::{SpanAttribute, SpanStart, TraceSpan, TraceSpanKind, names};
+use crate::process::tracer::{SpanAttribute, SpanStart, TraceSpan, TraceSpanKind, names, session_attributes};
 use crate::store::Intake;
 use crate::venue::Venue;
 
 /// Returns the place of the span of an admission: in the trace of the span that sent the event, else in one of its own.
 /// While traces are off, it is the place of the sender.
-pub(super) fn place(venue: &Venue, owner: &Owner, id: &EventId, sent: Option<TraceParent>) -> Option<TraceParent> {
+pub(super) fn find_place(venue: &Venue, owner: &Owner, id: &EventId, sent: Option<TraceParent>) -> Option<TraceParent> {
     if !venue.tracer.is_on() {
         return sent;
     }
     let digits = hmac_hex(&venue.key, format!("admit {owner} {id}").as_bytes());
     match sent {
-        None => venue.tracer.place(&digits, &digits[32..]),
-        Some(sent) => venue.tracer.place(&format!("{:032x}", sent.trace_id()), &digits[32..]),
+        None => venue.tracer.derive_place(&digits, &digits[32..]),
+        Some(sent) => venue.tracer.derive_place(&format!("{:032x}", sent.trace_id()), &digits[32..]),
     }
 }
 
@@ -37,16 +37,11 @@ pub struct AdmittedEvent<'a> {
 /// Ends the span of an admission.
 pub fn end_admit_span(venue: &Venue, start: Option<SpanStart>, admitted: AdmittedEvent<'_>) {
     let AdmittedEvent { owner, session, id, sent, outcome } = admitted;
-    let (Some(start), Some(at)) = (start, place(venue, owner, id, sent)) else { return };
+    let (Some(start), Some(at)) = (start, find_place(venue, owner, id, sent)) else { return };
     let mut span = TraceSpan::new(at, sent.map(TraceParent::span_id), "admit", TraceSpanKind::Consumer);
-    span.attributes = vec![
-        SpanAttribute::new(names::OPERATION, names::operation::INVOKE_AGENT),
-        SpanAttribute::new(names::SESSION, session.session.as_str()),
-        SpanAttribute::new(names::CONVERSATION, session.session.as_str()),
-        SpanAttribute::new(names::AGENT, session.agent.as_str()),
-        SpanAttribute::new(names::USER, owner.to_string()),
-        SpanAttribute::new(names::OUTCOME, outcome_word(outcome)),
-    ];
+    span.attributes = session_attributes(owner, session);
+    span.attributes.push(SpanAttribute::new(names::OPERATION, names::operation::INVOKE_AGENT));
+    span.attributes.push(SpanAttribute::new(names::OUTCOME, outcome_word(outcome)));
     venue.tracer.end(start, span);
 }
 

@@ -218,7 +218,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         response_schema: submission.response_schema.clone(),
         priority: submission.priority,
         redrive_of: submission.redrive_of.clone(),
-        trace: admit_span::place(venue, owner, id, arrival.trace),
+        trace: admit_span::find_place(venue, owner, id, arrival.trace),
         ..Event::new(id.clone(), arrival.received, payload)
     };
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };

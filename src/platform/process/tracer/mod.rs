@@ -9,6 +9,7 @@
 pub mod names;
 pub mod otlp;
 
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::domain::trace::TraceParent;
 use crate::process::clock::Clock;
@@ -82,6 +83,16 @@ impl SpanAttribute {
     pub fn new(name: &'static str, value: impl Into<SpanValue>) -> Self {
         Self { name, value: value.into() }
     }
+}
+
+/// Returns the attributes by which trace backends find a session, its agent and its user.
+pub fn session_attributes(owner: &Owner, session: &SessionKey) -> Vec<SpanAttribute> {
+    vec![
+        SpanAttribute::new(names::SESSION, session.session.as_str()),
+        SpanAttribute::new(names::CONVERSATION, session.session.as_str()),
+        SpanAttribute::new(names::USER, owner.to_string()),
+        SpanAttribute::new(names::AGENT, session.agent.as_str()),
+    ]
 }
 
 /// A span that has ended.
@@ -180,7 +191,7 @@ impl Tracer {
     }
 
     /// Returns the place whose ids are the first digits of two hashes in hexadecimal; `None` if they are too few.
-    pub fn place(&self, trace: &str, span: &str) -> Option<TraceParent> {
+    pub fn derive_place(&self, trace: &str, span: &str) -> Option<TraceParent> {
         let trace = u128::from_str_radix(trace.get(..32)?, 16).ok()?;
         let span = u64::from_str_radix(span.get(..16)?, 16).ok()?;
         TraceParent::new(trace, span, self.records(trace))
