@@ -12,12 +12,14 @@
 use crate::a2a::task::RemoteTask;
 use crate::authority::Authority;
 use crate::authority::envelope::Envelope;
+use crate::authority::trail::Trail;
 use crate::call::PublishedVersion;
 use crate::canonical::canonical;
 use crate::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex};
-use crate::job::{ErrorCode, JobResult};
+use crate::job::{ErrorCode, JobHead, JobResult};
 use crate::mcp::pending::PendingToolCall;
 use crate::principal::Principal;
+use crate::priority::Priority;
 use crate::time::Millis;
 use crate::unknown_fields::UnknownFields;
 use serde::{Deserialize, Serialize};
@@ -222,6 +224,31 @@ pub fn unknown_outcome(op: &str, worker: &str) -> JobResult {
 pub fn session(job: &JobId) -> SessionKey {
     let agent = AgentId::new(NO_AGENT).expect("a legal id");
     SessionKey { agent, session: SessionId::new(format!("{PREFIX}{job}")).expect("hex digits are a legal id") }
+}
+
+/// Makes the head of a job that no session serves, so far in nobody's name.
+pub fn job_head(id: JobId, event: EventId, op: &str, input: Value, created: Millis) -> JobHead {
+    let SessionKey { agent, session } = session(&id);
+    JobHead {
+        id,
+        event,
+        op: Some(op.to_owned()),
+        agent,
+        session,
+        caller: None,
+        input,
+        hidden: None,
+        created,
+        parent: None,
+        reply_to: None,
+        redrive_of: None,
+        priority: Priority::Normal,
+        principal: None,
+        request: None,
+        bound: None,
+        ignored: Vec::new(),
+        under: Trail::default(),
+    }
 }
 
 /// Returns the job of a name that [`session`] made.

@@ -57,6 +57,12 @@ impl Millis {
     }
 }
 
+/// Returns the pause after this many failures in a row: `first` after one, then twice the one before, at most `longest`.
+pub fn doubled_pause(first: Duration, longest: Duration, failures: u32) -> Duration {
+    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    first.saturating_mul(doubled).min(longest)
+}
+
 impl std::fmt::Display for Millis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0)

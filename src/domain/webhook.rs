@@ -7,7 +7,7 @@ use crate::ids::secret::SecretName;
 use crate::invocation::OperationCaller;
 use crate::limits::{CAPS_ANNOUNCED, UNDELIVERED_KEPT};
 use crate::notification::{Notification, NotificationKind};
-use crate::time::Millis;
+use crate::time::{Millis, doubled_pause};
 use crate::visible::quote_foreign;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -120,8 +120,7 @@ pub struct WebhookDelivery {
 
 /// Returns the pause after this many failed posts.
 pub fn retry_pause(failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    RETRY_PAUSES.0.saturating_mul(doubled).min(RETRY_PAUSES.1)
+    doubled_pause(RETRY_PAUSES.0, RETRY_PAUSES.1, failures)
 }
 
 /// What became of the deliveries to a webhook.

@@ -9,13 +9,12 @@ use super::runs::{begin_call, operate, operate_unlisted};
 use crate::domain::authority::ResourcePath;
 use crate::domain::call::{PublishedVersion, innermost_operation};
 use crate::domain::decode;
-use crate::domain::ids::{AgentId, EventId, JobId, SessionKey, VenueIdSubject};
+use crate::domain::ids::{AgentId, EventId, JobId, VenueIdSubject};
 use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::catalog::catalog_path;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
-use crate::domain::priority::Priority;
 use crate::ops::agent::task::is_of_task;
 use crate::venue::ingress;
 use crate::venue::jobs;
@@ -286,26 +285,13 @@ fn head(api: &Api, who: &RequestCaller, path: &str, input: Value, hidden: Option
     let key = who.key.clone().unwrap_or_else(ingress::fresh_id);
     let event = EventId::of_venue(&api.venue.key, VenueIdSubject::Operation { owner: who.owner(), key: &key });
     let id = JobId::derive(&api.venue.key, who.owner(), &event);
-    let SessionKey { agent, session } = rules::session(&id);
     let head = JobHead {
-        id,
-        event,
-        op: Some(path.to_owned()),
-        agent,
-        session,
         caller: Some(who.caller.name.clone()),
-        input,
         hidden,
-        created: api.venue.now(),
-        parent: None,
-        reply_to: None,
-        redrive_of: None,
-        priority: Priority::Normal,
         principal: who.caller.principal.mark().map(str::to_owned),
-        request: None,
         bound: Some(Box::new(who.caller.request_envelope().bound)),
-        ignored: Vec::new(),
         under: who.caller.trail(),
+        ..rules::job_head(id, event, path, input, api.venue.now())
     };
     (head, key)
 }

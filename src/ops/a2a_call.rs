@@ -4,18 +4,16 @@
 use crate::domain::a2a::message::RemoteMessage;
 use crate::domain::a2a::shared::SharedAgentIds;
 use crate::domain::a2a::task::{OPERATION, RemoteCallPlan, RemoteTaskInput};
-use crate::domain::ids::{EventId, JobId, SessionKey, VenueIdSubject, sha256_hex};
+use crate::domain::ids::{EventId, JobId, VenueIdSubject, sha256_hex};
 use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{JobHead, Parent};
-use crate::domain::limits::{CHILD_WAIT, INVOKED_OPEN, OPEN_TASKS, OUTBOUND_DEADLINE, OUTBOUND_ORPHAN};
-use crate::domain::priority::Priority;
-use crate::domain::quota::QuotaUsage;
-use crate::store::{Checkpoint, LeaseCheck, keys};
+use crate::domain::limits::{CHILD_WAIT, INVOKED_OPEN, OPEN_TASKS, OUTBOUND_DEADLINE};
+use crate::store::keys;
 use crate::venue::child_jobs::{self as child, call_id};
 use crate::venue::ingress;
 use crate::venue::jobs;
 use crate::venue::operation::{Invocation, OpError, OpOutput, RuntimeCall, Site, TurnSite};
-use crate::venue::operation_jobs::{self, InvokedAdmission, keep_child};
+use crate::venue::operation_jobs::{self, InvokedAdmission};
 use crate::view::request::{EndedRequestView, StartedRequestView};
 use crate::view::to_json;
 use async_trait::async_trait;
@@ -96,41 +94,27 @@ impl RemoteAgentCall {
     ) -> (JobHead, InvokedOperation) {
         let (venue, owner, now) = (call.venue, &call.caller.owner, call.venue.now());
         let id = JobId::derive(&venue.key, owner, &event);
-        let SessionKey { agent, session } = rules::session(&id);
         let deadline = now.plus(self.0.deadline.map_or(OUTBOUND_DEADLINE, Duration::from_secs));
         let input = RemoteTaskInput {
             agent: self.0.agent.clone(),
             declared_by: self.0.declared_by.clone(),
             place: self.0.place.clone(),
             message,
-            deadline: call.caller.envelope.deadline.map_or(deadline, |ends| ends.min(deadline)),
+            deadline: call.caller.envelope.limit_time(deadline),
         };
-        let asker = call.caller.asker(None);
-        let invoked = InvokedOperation::new(id.clone(), event.clone(), asker, now);
+        let invoked = InvokedOperation::new(id.clone(), event.clone(), call.caller.asker(None), now);
         let head = JobHead {
-            id,
-            event,
-            op: Some(OPERATION.to_owned()),
-            agent,
-            session,
             caller: Some(call.caller.name.clone()),
-            input: to_json(&input),
-            hidden: None,
-            created: now,
             parent,
-            reply_to: None,
-            redrive_of: None,
-            priority: Priority::Normal,
             principal: call.caller.principal.mark().map(str::to_owned),
-            request: None,
             bound: Some(Box::new(call.caller.authority.clone().without_home())),
-            ignored: Vec::new(),
             under: call.caller.trail(),
+            ..rules::job_head(id, event, OPERATION, to_json(&input), now)
         };
         (head, invoked)
     }
 
-    /// Opens the job as an effect of the running turn, fenced by its lease. A turn that is run again opens nothing twice.
+    /// Opens the job as an effect of the running turn.
     async fn start_in_turn(
         &self,
         call: &Invocation<'_>,
@@ -145,18 +129,7 @@ impl RemoteAgentCall {
         if !is_known {
             check_open_tasks(call).await?;
         }
-        let open = [ingress::new_job(&head)];
-        // The job has a head, a status and an entry in the list; its record has a document and an entry by time.
-        let adds = QuotaUsage { documents: 5, bytes: 2 * open[0].head.len() as u64, sessions: 0, jobs: 1 };
-        child::check_room(call, adds, &open, None).await?;
-        keep_child(venue, owner, &invoked, venue.now().plus(OUTBOUND_ORPHAN)).await?;
-        let write = Checkpoint { turn: site.turn, open: open.to_vec(), ..Checkpoint::default() };
-        match venue.store.checkpoint(venue.now(), site.lease, &write).await? {
-            LeaseCheck::Fenced => return Err(OpError::Fenced),
-            LeaseCheck::Held { .. } => {}
-        }
-        keep_child(venue, owner, &invoked, venue.now()).await?;
-        venue.wake(owner, &rules::session(&head.id)).await;
+        child::open_operation(call, site, &head, &invoked, 0).await?;
         Ok(head.id)
     }
 

@@ -4,8 +4,10 @@
 //! nothing twice.
 
 use crate::domain::ids::{AgentId, EventId, SessionKey};
+use crate::domain::invocation::{self, InvokedOperation};
+use crate::domain::job::JobHead;
 use crate::domain::limits::pipeline::{PIPELINE_BRANCHES, PIPELINE_CHILDREN};
-use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
+use crate::domain::limits::{OUTBOUND_ORPHAN, RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
 use crate::domain::message::BusMessage;
 use crate::domain::quota::QuotaUsage;
@@ -13,7 +15,9 @@ use crate::domain::scope::{HandOffRecord, ScopedSection};
 use crate::store::{Checkpoint, LeaseCheck, NewJob, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
+use crate::venue::ingress;
 use crate::venue::operation::{Invocation, OpError, OpOutput, TurnSite};
+use crate::venue::operation_jobs::keep_child;
 use crate::venue::outbox;
 use crate::view::request::StartedRequestView;
 use crate::view::to_json;
@@ -87,6 +91,34 @@ pub(crate) async fn start_effect(
             Ok(())
         }
     }
+}
+
+/// Opens the job of an operation as an effect of the running turn, fenced by its lease, with the record by which workers run
+/// it. A turn that is run again opens nothing twice. `bytes` are those that are kept besides the head.
+pub(crate) async fn open_operation(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    head: &JobHead,
+    invoked: &InvokedOperation,
+    bytes: usize,
+) -> Result<(), OpError> {
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let open = vec![ingress::new_job(head)];
+    // The job has a head, a status and an entry in the list; its record has a document and an entry by time.
+    let adds = QuotaUsage { documents: 5, bytes: (2 * open[0].head.len() + bytes) as u64, sessions: 0, jobs: 1 };
+    check_room(call, adds, &open, None).await?;
+    keep_child(venue, owner, invoked, venue.now().plus(OUTBOUND_ORPHAN)).await?;
+    let write = Checkpoint { turn: site.turn, open, ..Checkpoint::default() };
+    match venue.store.checkpoint(venue.now(), site.lease, &write).await? {
+        LeaseCheck::Fenced => return Err(OpError::Fenced),
+        LeaseCheck::Held { .. } => {}
+    }
+    // The job is open: its record is due anyway, if later.
+    if let Err(error) = keep_child(venue, owner, invoked, venue.now()).await {
+        tracing::warn!(%owner, job = %head.id, %error, "a call that goes on is looked at late");
+    }
+    venue.wake(owner, &invocation::session(&head.id)).await;
+    Ok(())
 }
 
 /// Checks that the owner's quota has room for what a turn starts, and for the session that it goes to, if that is new.

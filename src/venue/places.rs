@@ -82,11 +82,11 @@ pub(crate) struct PlaceState<F> {
     pub(crate) read: Option<Duration>,
     /// What was published last: versions of what is approved and of the change that waits.
     pub(crate) published: Option<(String, Option<String>)>,
-    /// When the place was last asked what it is.
+    /// Time of the last request for the place's description.
     pub(crate) asked: Option<Duration>,
     /// Number of changes that the place had announced when it was last asked.
     pub(crate) seen_changes: u64,
-    /// Time from which the place is asked for its description again.
+    /// Time from which the description is old and requested again.
     pub(crate) due: Option<Duration>,
     /// Time and reason of the last failure, if nothing has succeeded since.
     pub(crate) failure: Option<(Duration, String)>,

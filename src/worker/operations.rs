@@ -5,6 +5,7 @@ use super::state::Worker;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::share::LONG_HOLD;
+use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::a2a::{deliver, push};
@@ -188,14 +189,7 @@ async fn record_end(
     held: &LeasedOperation,
     result: &JobResult,
 ) -> Result<bool, StoreError> {
-    let until = worker.venue.clock.steady() + worker.options.lease;
-    loop {
-        match operation_jobs::end(&worker.venue, owner, held, result).await {
-            Err(error) if error.is_transient() && worker.venue.clock.steady() < until => {
-                tracing::warn!(%owner, %error, "end of an operation not written yet");
-                tokio::time::sleep(END_RETRY_PAUSE).await;
-            }
-            done => return done,
-        }
-    }
+    let tries = RetryPolicy::with_steady_waits(END_RETRY_PAUSE, worker.options.lease);
+    let once = || async { operation_jobs::end(&worker.venue, owner, held, result).await.map_err(AttemptFailure::from) };
+    retry(tries, "the store, for the end of an operation", once).await
 }

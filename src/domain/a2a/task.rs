@@ -10,7 +10,7 @@ use crate::a2a::message::RemoteMessage;
 use crate::ids::{AgentId, JobId, sha256_hex};
 use crate::limits::{A2A_LOOK_PAUSES, A2A_RETRY_PAUSES};
 use crate::mcp::name::ServerName;
-use crate::time::Millis;
+use crate::time::{Millis, doubled_pause};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -116,8 +116,7 @@ impl RemoteTask {
 
     /// Returns the pause after the failures in a row.
     pub fn retry_pause(&self) -> Duration {
-        let doubled = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        A2A_RETRY_PAUSES.0.saturating_mul(doubled).min(A2A_RETRY_PAUSES.1)
+        doubled_pause(A2A_RETRY_PAUSES.0, A2A_RETRY_PAUSES.1, self.failures)
     }
 }
 

@@ -141,6 +141,11 @@ impl Envelope {
         Ok(child)
     }
 
+    /// Returns a time, or the end of the request if that is sooner.
+    pub fn limit_time(&self, time: Millis) -> Millis {
+        self.deadline.map_or(time, |ends| ends.min(time))
+    }
+
     /// Replaces the accounts by those of a purse, and applies its deadline.
     #[must_use]
     pub fn charge_to(mut self, purse: &Purse) -> Self {

@@ -35,6 +35,11 @@ impl RetryPolicy {
     /// 50 to 150 % of a wait, so that processes that fail together don't retry together.
     pub const JITTER: u32 = 50;
 
+    /// Returns the policy of tries with the same wait each time, for `total`.
+    pub const fn with_steady_waits(wait: Duration, total: Duration) -> Self {
+        Self { first: wait, max: wait, total: Some(total), jitter: 0 }
+    }
+
     /// Returns the waits of one operation, in order.
     pub fn wait_times(self) -> RetryWaits {
         RetryWaits(

@@ -16,7 +16,6 @@ use crate::domain::ids::{EventId, JobId, Owner, VenueIdSubject, sha256_hex};
 use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::limits::INVOKED_OPEN;
-use crate::domain::priority::Priority;
 use crate::domain::secret::{PlainSecret, SecretRecord};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, StoreError, Window, keys};
@@ -322,26 +321,13 @@ impl TaskReader<'_> {
         let key = delivery_key(task, id, now);
         let event = EventId::of_venue(&venue.key, VenueIdSubject::Operation { owner, key: &key });
         let job = JobId::derive(&venue.key, owner, &event);
-        let session = rules::session(&job);
+        let input = json!({"task": task, "notification": id, "url": url_resource(url).to_string()});
         JobHead {
-            id: job,
-            event,
-            op: Some(OPERATION.to_owned()),
-            agent: session.agent,
-            session: session.session,
             caller: Some(self.caller.name.clone()),
-            input: json!({"task": task, "notification": id, "url": url_resource(url).to_string()}),
-            hidden: None,
-            created: now,
-            parent: None,
-            reply_to: None,
-            redrive_of: None,
-            priority: Priority::Normal,
             principal: self.caller.principal.mark().map(str::to_owned),
-            request: None,
             bound: Some(Box::new(self.caller.request_envelope().bound)),
-            ignored: Vec::new(),
             under: self.caller.trail(),
+            ..rules::job_head(job, event, OPERATION, input, now)
         }
     }
 

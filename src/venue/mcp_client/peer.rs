@@ -42,7 +42,7 @@ impl McpPeer<'_> {
     }
 
     /// Returns the mask of all secrets that the server is sent.
-    pub(crate) fn mask(&self) -> Mask {
+    pub(super) fn mask(&self) -> Mask {
         if let Some(mask) = &self.renewed_mask {
             return mask.clone();
         }

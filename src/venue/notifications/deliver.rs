@@ -14,7 +14,6 @@ use crate::domain::job::{ErrorCode, JobHead, JobResult};
 use crate::domain::limits::{DELIVERY_ROOM, POST_TRIES};
 use crate::domain::notification::Notification;
 use crate::domain::principal::Principal;
-use crate::domain::priority::Priority;
 use crate::domain::visible::cut_error;
 use crate::domain::webhook::{
     DELIVERY, Undelivered, Webhook, WebhookDelivery, WebhookName, WebhookState, retry_pause, wants,
@@ -128,26 +127,13 @@ impl NewDelivery<'_> {
         let subject = VenueIdSubject::Notification { owner, kind: DELIVERY, cause: &cause };
         let event = EventId::of_venue(&venue.key, subject);
         let job = JobId::derive(&venue.key, owner, &event);
-        let session = rules::session(&job);
+        let input = json!({"webhook": self.name, "notification": notification.id, "type": notification.kind});
         JobHead {
-            id: job,
-            event,
-            op: Some(DELIVERY.to_owned()),
-            agent: session.agent,
-            session: session.session,
             caller: Some(self.asker.name.clone()),
-            input: json!({"webhook": self.name, "notification": notification.id, "type": notification.kind}),
-            hidden: None,
-            created: venue.now(),
-            parent: None,
-            reply_to: None,
-            redrive_of: None,
-            priority: Priority::Normal,
             principal: self.principal.clone(),
-            request: None,
             bound: self.bound.clone(),
-            ignored: Vec::new(),
             under: self.under.clone(),
+            ..rules::job_head(job, event, DELIVERY, input, venue.now())
         }
     }
 }

@@ -20,7 +20,7 @@ pub fn turn_root(venue: &Venue, lease: &Lease, turn: u64, start: ReplyStart) -> 
     let whole = name_turn(&lease.owner, &lease.session, turn, start);
     let trace = hmac_hex(&venue.key, format!("trace {whole}").as_bytes());
     let span = hmac_hex(&venue.key, format!("root {whole} {}", lease.epoch).as_bytes());
-    venue.tracer.place(&trace, &span)
+    venue.tracer.derive_place(&trace, &span)
 }
 
 impl Invocation<'_> {

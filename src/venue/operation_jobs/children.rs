@@ -11,18 +11,17 @@ use crate::domain::invocation::{self as rules, InvokedOperation};
 use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
 use crate::domain::mcp::pending::PendingToolCall;
 use crate::domain::time::Millis;
+use crate::process::retry::{AttemptFailure, RetryPolicy, retry};
 use crate::store::{DocWrite, Edit, FinishOutcome, StoreError, keys};
 use crate::venue::{Venue, jobs, outcomes};
 use std::time::Duration;
 
-/// How long, and with which pause, what another server has answered is tried to be stored.
-const KEEP_TIME: Duration = Duration::from_secs(30);
-const KEEP_PAUSE: Duration = Duration::from_millis(500);
+/// Tries to store what another server has answered.
+const KEEP_TRIES: RetryPolicy = RetryPolicy::with_steady_waits(Duration::from_millis(500), Duration::from_secs(30));
 
 /// Keeps the record of an operation whose job a turn opens, and has it looked at by `due`. It is called before the job is
 /// opened, with a time by which it surely is, and after it, with the present: a record without a job is deleted when it
-/// is due. Before the job is
-/// opened a second call replaces the record; after it, it changes nothing else.
+/// is due. Before the job is opened a second call replaces the record; after it, it changes nothing else.
 pub async fn keep_child(
     venue: &Venue,
     owner: &Owner,
@@ -96,20 +95,10 @@ pub async fn record_tool_call(
 
 /// Writes what only this worker knows, with retries for a while; `false` if the operation's lease is lost.
 pub async fn keep_trying<F: Future<Output = Result<bool, StoreError>>>(
-    venue: &Venue,
-    owner: &Owner,
     record: impl Fn() -> F,
 ) -> Result<bool, StoreError> {
-    let until = venue.clock.steady() + KEEP_TIME;
-    loop {
-        match record().await {
-            Err(error) if error.is_transient() && venue.clock.steady() < until => {
-                tracing::warn!(%owner, %error, "what another server has answered is not stored yet");
-                tokio::time::sleep(KEEP_PAUSE).await;
-            }
-            kept => return kept,
-        }
-    }
+    let once = || async { record().await.map_err(AttemptFailure::from) };
+    retry(KEEP_TRIES, "the store, for what another server has answered", once).await
 }
 
 /// Has an operation looked at now that waits for something which has come; `false` while a worker has it, who may not see

@@ -306,7 +306,7 @@ impl RemoteTaskStep<'_> {
 
     /// Stores the id of a new task, with retries: only this worker knows it. `false` if the lease is lost.
     async fn keep_task(&self, remote: &RemoteTask) -> Result<bool, StoreError> {
-        keep_trying(self.venue, self.owner, || record_remote(self.venue, self.owner, self.held, remote)).await
+        keep_trying(|| record_remote(self.venue, self.owner, self.held, remote)).await
     }
 
     /// Asks for the task.

@@ -201,6 +201,10 @@ pub(crate) async fn awaiting_turn(worker: &Worker, leased: &mut LeasedSession) -
     let turn = leased.run.state.awaiting.as_ref().map_or(0, |awaiting| awaiting.turn);
     let session = leased.lease.session.clone();
     let found = transcript::load_turn(worker, leased, turn).await?;
-    let missing = || StoreError::Corrupt { store: "documents".into(), reason: format!("{session} has no turn {turn}") };
+    let missing = || StoreError::Corrupt {
+        store: "documents".into(),
+        record: None,
+        reason: format!("{session} has no turn {turn}"),
+    };
     Ok(found.ok_or_else(missing)?)
 }

@@ -42,7 +42,7 @@ impl Counted {
     fn ask(&self, method: &'static str, owners: &[Owner]) -> Result<(), StoreError> {
         *self.calls.lock().entry(method).or_default() += 1;
         if self.damaged.lock().as_ref().is_some_and(|damaged| owners.contains(damaged)) {
-            return Err(StoreError::Corrupt { store: "test".to_owned(), reason: "damaged".to_owned() });
+            return Err(StoreError::Corrupt { store: "test".to_owned(), record: None, reason: "damaged".to_owned() });
         }
         Ok(())
     }
