@@ -4,9 +4,9 @@
 use super::client::{Client, read_view};
 use super::confirm::confirm;
 use super::exit::{Exit, Failure};
-use super::filter::{JobFilterArgs, JobFilterRequest};
+use super::filter::JobFilterArgs;
 use super::output::{CommandOutput, note, remark};
-use crate::view::job_list::BulkView;
+use crate::view::job_list::{BulkRequest, BulkView};
 use crate::view::to_json;
 use clap::Args;
 use serde::Serialize;
@@ -64,7 +64,7 @@ impl BulkArgs {
     ) -> Result<Exit, Failure> {
         let BulkAction { name, done } = action;
         let filter = self.filter.request();
-        let mut request = BulkRequest { filter, action: name, reason, dry_run: Some(true), expected: None };
+        let mut request = BulkRequest { filter, reason, dry_run: Some(true), ..BulkRequest::new(name) };
         let counted = client.run(OPERATION, &request, None).await?;
         let BulkView { matched: many, until, .. } = read_view(counted)?;
         if many > 0 && !self.yes {
@@ -98,24 +98,6 @@ impl BulkArgs {
         })?;
         sums.check(done)
     }
-}
-
-/// Arguments of `v/ops/job/bulk`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct BulkRequest {
-    #[serde(flatten)]
-    filter: JobFilterRequest,
-    action: &'static str,
-    /// Reason of a cancellation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    /// True only counts the jobs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dry_run: Option<bool>,
-    /// Number of jobs that were counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expected: Option<usize>,
 }
 
 /// Numbers of jobs in all batches together.

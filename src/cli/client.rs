@@ -133,6 +133,17 @@ impl Client {
         self.check_venue(response).await
     }
 
+    /// Returns the address of the server, without a slash at its end.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Checks that a venue answers at the address.
+    pub async fn check_answers(&self) -> Result<(), Failure> {
+        let asked = self.http.get(format!("{}/api/v1/status", self.base)).timeout(CONNECT_TIME).send().await;
+        self.check_venue(asked.map_err(|e| self.unreachable(&e))?).await.map(|_| ())
+    }
+
     /// Checks that the server answers and can take work, and returns its answer.
     pub async fn ready(&self) -> Result<Value, Failure> {
         let asked = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT_TIME).send().await;

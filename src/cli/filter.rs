@@ -7,7 +7,8 @@ use crate::domain::decode::{self, DataError};
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
-use serde::{Deserialize, Serialize};
+use crate::view::job_list::JobFilterRequest;
+use serde::Deserialize;
 use serde_json::Value;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,27 +50,6 @@ impl Filter {
         ];
         named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
-}
-
-/// A filter of jobs as arguments of an operation.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct JobFilterRequest {
-    status: Vec<JobStatus>,
-    code: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<Millis>,
-    /// Jobs accepted after that time are left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) until: Option<Millis>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    q: Option<String>,
-    /// `next` of the page or batch before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cursor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<AgentId>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<SessionId>,
 }
 
 /// Which jobs are wanted.

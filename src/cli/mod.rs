@@ -35,6 +35,7 @@ mod message;
 mod mock_llm;
 mod model;
 mod named_place;
+mod open;
 mod outcome;
 mod output;
 mod policy;
@@ -124,6 +125,8 @@ pub(crate) enum Command {
     ///
     /// Needs `store.url = "redis://…"` and `bus.url = "nats://…"`; start at least one `trellis worker` beside it.
     Serve(serve::Serve),
+    /// Open the console of a running server in a browser
+    Open(open::OpenArgs),
     /// Give an agent a task
     Submit(submit::Submit),
     /// Send an agent a one-way message
@@ -319,6 +322,7 @@ async fn run(context: &CliContext, command: Command) -> Result<Exit, Failure> {
         Command::Up(command) => command.run(context).await,
         Command::Worker(command) => Box::pin(command.run(context)).await,
         Command::Serve(command) => command.run(context).await,
+        Command::Open(command) => command.run(context).await,
         Command::Submit(command) => command.run(context).await,
         Command::Message(command) => command.run(context).await,
         Command::Chat(command) => command.run(context).await,

@@ -270,9 +270,24 @@ impl FromRequestParts<Api> for QueryParams {
     async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
         let known = parts.extensions.get::<RouteRules>().map_or(&[][..], |admits| admits.query);
         let pairs: Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri).map_err(Problem::bad_request)?;
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        Self::from_pairs(pairs.0, &known)
+    }
+}
+
+/// Returns the error of an unknown query parameter: if a misspelt filter were ignored, the list would be another one.
+fn unknown_parameter(name: &str, known: &[&str]) -> String {
+    let hint = did_you_mean(name, known);
+    let some = if known.is_empty() { "none".to_owned() } else { format!("some of {}", known.join(", ")) };
+    format!("unknown query parameter `{}`{hint}; expected {some}", quote_foreign(name))
+}
+
+impl QueryParams {
+    /// Takes pairs of a query, or of a form that stands for one. Fails at a name that isn't known or occurs twice.
+    pub(super) fn from_pairs(pairs: Vec<(String, String)>, known: &[&str]) -> Result<Self, Problem> {
         let mut asked = BTreeMap::new();
-        for (name, value) in pairs.0 {
-            if !known.contains(&name) {
+        for (name, value) in pairs {
+            if !known.contains(&name.as_str()) {
                 return Err(Problem::bad_request(unknown_parameter(&name, known)));
             }
             if asked.insert(name.clone(), value).is_some() {
@@ -281,17 +296,7 @@ impl FromRequestParts<Api> for QueryParams {
         }
         Ok(Self(asked))
     }
-}
 
-/// Returns the error of an unknown query parameter: if a misspelt filter were ignored, the list would be another one.
-fn unknown_parameter(name: &str, known: &[String]) -> String {
-    let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let hint = did_you_mean(name, &known);
-    let some = if known.is_empty() { "none".to_owned() } else { format!("some of {}", known.join(", ")) };
-    format!("unknown query parameter `{}`{hint}; expected {some}", quote_foreign(name))
-}
-
-impl QueryParams {
     /// Leaves out parameters without a text, as a form sends its empty fields.
     pub(super) fn without_blanks(mut self) -> Self {
         self.0.retain(|_, text| !text.trim().is_empty());

@@ -181,10 +181,20 @@ pub(super) async fn replay(
     Path((id, session, turn)): Path<(String, String, u64)>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let experiment: Experiment = decode_body(body)?;
+    let position = TimelinePosition { agent: &id, session: &session, turn };
+    Ok(axum::Json(replay_turn(&api, &who, position, decode_body(body)?).await?).into_response())
+}
+
+/// Builds the prompt of a turn again, with the changes of an experiment; commits nothing and asks no model.
+pub(super) async fn replay_turn(
+    api: &Api,
+    who: &RequestCaller,
+    position: TimelinePosition<'_>,
+    experiment: Experiment,
+) -> Result<ReplayView, Problem> {
     experiment.check().map_err(Problem::bad_request)?;
-    let (session, past) = load_turn(&api, &who, &id, &session, turn).await?;
-    let facts = turn_facts(&api, &who, &session, &past, &experiment).await?;
+    let (session, past) = load_turn(api, who, position.agent, position.session, position.turn).await?;
+    let facts = turn_facts(api, who, &session, &past, &experiment).await?;
     let reader = who.caller.reading_authority().into_owned();
     let catalog = api.venue.catalog_of_agent(who.owner(), &session.agent);
     let warnings = experiment.warnings(api.venue.catalog.providers());
@@ -192,7 +202,7 @@ pub(super) async fn replay(
     let work = move || show::replay(&session, &past, &reader, &experiment, &facts, &catalog);
     let stopped = |error| Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, error);
     match tokio::task::spawn_blocking(work).await.map_err(stopped)? {
-        Ok(replayed) => Ok(axum::Json(ReplayView { warnings, ..replayed }).into_response()),
+        Ok(replayed) => Ok(ReplayView { warnings, ..replayed }),
         Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
         Err(error @ ReplayError::Withheld(_)) => Err(Problem::forbidden(error)),
         Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),

@@ -3,16 +3,22 @@
 use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::reader::JobVisibility;
-use crate::store::StoreError;
+use crate::store::{StoreError, keys};
 use crate::venue::agents::sessions;
+use crate::venue::jobs::list::JobListFilter;
+use crate::venue::jobs::read_named;
+use crate::venue::jobs::spend::may_have_children;
 use crate::venue::operation::Caller;
 use crate::venue::{Venue, approvals, dead_letters, outcomes, waits};
-use crate::view::job::{JobView, RunningTurnView};
+use crate::view::job::{ChildJobView, JobView, RunningTurnView};
 use crate::view::pipeline::PipelineRunView;
 
 /// Advice about a task that was cancelled.
 const CANCELLED_ADVICE: &str =
     "submit it again under a new id: its old id gives this job back, and only FAILED jobs are driven again";
+
+/// Most jobs that a record lists as started by its turns.
+const CHILDREN: usize = 100;
 
 /// Returns a job's record with why it waits. A job that waits for a person has its approvals; an operation of unknown
 /// outcome has its settlement.
@@ -42,6 +48,9 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Job
     {
         record.running = Some(RunningTurnView { turn: running.turn, worker: running.worker, since: running.since });
     }
+    if caller.reader().visibility(&job.head) == JobVisibility::Whole {
+        record.children = list_children(venue, caller, &job).await?;
+    }
     let is_task = job.head.op.is_none();
     if is_task && !job.status.is_terminal() && reader.visibility(&job.head) == JobVisibility::Whole {
         let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
@@ -60,4 +69,17 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Job
         record.settled = outcomes::get(venue, owner, &job.head.id).await?.and_then(|outcome| outcome.settled);
     }
     Ok(record)
+}
+
+/// Lists the first jobs that a job's turns have started, as the caller sees them.
+async fn list_children(venue: &Venue, caller: &Caller, job: &Job) -> Result<Vec<ChildJobView>, StoreError> {
+    if !may_have_children(job.status, job.tally.as_ref()) {
+        return Ok(Vec::new());
+    }
+    let (owner, prefix) = (&caller.owner, keys::job_children(&job.head.id));
+    let found = venue.store.entries(owner, &prefix).page_size(CHILDREN).keys().await?.unwrap_or_default();
+    let ids: Vec<JobId> = found.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
+    let filter = JobListFilter { reader: Some(caller.reader()), ..JobListFilter::default() };
+    let jobs = read_named(venue, owner, &ids, &filter).await?;
+    Ok(jobs.iter().flatten().map(ChildJobView::from).collect())
 }

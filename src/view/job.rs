@@ -58,6 +58,10 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i8>", extend("enum" = [-1, 1]))]
     pub priority: Option<Priority>,
+    /// Jobs that its turns have started, of which the reader sees anything: the first 100. Absent in lists, and where there
+    /// are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ChildJobView>,
     /// Parts of the request that had no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignored: Option<IgnoredView>,
@@ -135,6 +139,7 @@ impl From<&Job> for JobView {
             parent: head.parent.as_ref().and_then(|parent| parent.job.clone()),
             redrive_of: head.redrive_of.clone(),
             priority: (!head.priority.is_normal()).then_some(head.priority),
+            children: Vec::new(),
             ignored: IgnoredView::of_keys(&head.ignored),
             waiting: wait_of_job(job),
             outbound: job.outbound.as_ref().map(ExternalJobView::from),
@@ -165,6 +170,27 @@ fn wait_of_job(job: &Job) -> Option<WaitView> {
 /// Returns the name of a code in JSON.
 pub fn error_code_name(code: ErrorCode) -> Option<String> {
     to_json(&code).as_str().map(str::to_owned)
+}
+
+/// A job that a turn of another has started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChildJobView {
+    /// Id of the job.
+    pub id: JobId,
+    /// Catalog path of the operation that it runs.
+    pub op: String,
+    /// Agent that serves it; absent of other operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// Status of the job.
+    pub status: JobStatus,
+}
+
+impl From<&Job> for ChildJobView {
+    fn from(job: &Job) -> Self {
+        let JobView { id, op, agent, status, .. } = JobView::from(job);
+        Self { id, op, agent, status }
+    }
 }
 
 /// Parts of a request that had no effect.

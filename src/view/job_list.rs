@@ -1,6 +1,8 @@
-//! Answers about many jobs: pages of their list, and what was done with those that a filter takes.
+//! Answers about many jobs: pages of their list, and what was done with those that a filter takes; and the arguments that
+//! several callers of that action send.
 
-use crate::domain::ids::JobId;
+use crate::domain::ids::{AgentId, JobId, SessionId};
+use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,64 @@ pub struct JobListPage {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<u64>")]
     pub looked_back_to: Option<Value>,
+}
+
+/// A filter of jobs as arguments of an operation; an absent or empty field excludes none.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct JobFilterRequest {
+    /// States of the job; any of them.
+    pub status: Vec<JobStatus>,
+    /// Names of codes with which the job ended; any of them.
+    pub code: Vec<String>,
+    /// Earliest time of acceptance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Millis>,
+    /// Latest time of acceptance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Millis>,
+    /// Text in input, output or error, in any case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub q: Option<String>,
+    /// `next` of the page or batch before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Agent that serves the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentId>,
+    /// Session that serves the job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+}
+
+/// Arguments of `v/ops/job/bulk`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BulkRequest {
+    /// Which jobs, where `ids` names none.
+    #[serde(flatten)]
+    pub filter: JobFilterRequest,
+    /// These jobs, at most 100, in place of a filter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<JobId>,
+    /// `cancel`, `pause`, `resume` or `redrive`.
+    pub action: &'static str,
+    /// Reason of a cancellation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// True only counts the jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+    /// Number of jobs that were counted; needed for the first batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<usize>,
+}
+
+impl BulkRequest {
+    /// Makes the request of an action on all jobs that it is for.
+    pub fn new(action: &'static str) -> Self {
+        let filter = JobFilterRequest::default();
+        Self { filter, ids: Vec::new(), action, reason: None, dry_run: None, expected: None }
+    }
 }
 
 /// Result of an action on the jobs that a filter takes, or with `dryRun` their number.

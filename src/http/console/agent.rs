@@ -3,8 +3,9 @@
 use super::agents::agent_address;
 use super::figures::{StateSign, TimeText};
 use super::job::{PageFact, TurnLink};
+use super::jobs::short_id;
 use super::page::{LiveUpdates, PageFrame, render, see_other};
-use super::text::{Passage, sentence, summary};
+use super::text::{Passage, editable_json, sentence, size_text, summary};
 use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, SessionId};
@@ -14,12 +15,14 @@ use crate::domain::time::Millis;
 use crate::http::Api;
 use crate::http::agents::submit;
 use crate::http::extract::{QueryParams, RequestCaller};
+use crate::http::jobs::load_record;
 use crate::http::problem::Problem;
 use crate::http::runs::{operate, read_output};
 use crate::http::turns::{parse_agent, read_turns};
 use crate::venue::ingress;
 use crate::venue::ledger::turn_list::{TurnFilter, TurnPageRange};
 use crate::view::agent::{AgentActivity, AgentView};
+use crate::view::job::JobView;
 use crate::view::session::{SessionPage, SessionRowView};
 use crate::view::to_json;
 use askama::Template;
@@ -30,10 +33,14 @@ use axum::response::Response;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Turns and sessions of one page.
 const TURNS_SHOWN: usize = 25;
 const SESSIONS_SHOWN: usize = 50;
+
+/// Bytes of the longest input that the form begins with.
+const EDITABLE_BYTES: usize = 20_000;
 
 /// Seconds after which the page is read again.
 const REFRESH_SECONDS: u32 = 3;
@@ -56,6 +63,10 @@ struct AgentHtml {
     older: String,
     /// Key under which a task of the form is accepted once.
     key: String,
+    /// Input that the form for a task begins with.
+    input: String,
+    /// Why the form doesn't begin with the input of the job that was named; empty if it does.
+    input_note: String,
     may_request: bool,
     may_suspend: bool,
     may_resume: bool,
@@ -118,6 +129,10 @@ pub(in crate::http) async fn agent(
         .next
         .as_ref()
         .map(|next| format!("{address}?session={}&cursor={}", percent_encode(&session), percent_encode(next)));
+    let (input, input_note) = match asked.text("again") {
+        Some(job) => input_again(&load_record(&api, &who, job, Duration::ZERO).await?),
+        None => (String::new(), String::new()),
+    };
     let record = &agent.agent;
     let may = |ability| {
         who.caller.authority.permits(ability, ResourcePath::at_keys(Namespace::Agents, [id.as_str()])).is_ok()
@@ -134,12 +149,32 @@ pub(in crate::http) async fn agent(
         turns: turns.turns.iter().map(|row| TurnLink::new(&name, row, now)).collect(),
         older: older.unwrap_or_default(),
         key: ingress::fresh_id().as_str().to_owned(),
+        input,
+        input_note,
         may_request: record.status != AgentActivity::Terminated && may("agent/request"),
         may_suspend: matches!(record.status, AgentActivity::Sleeping | AgentActivity::Running) && may("agent/suspend"),
         may_resume: record.status == AgentActivity::Suspended && may("agent/resume"),
         address,
     };
     Ok(render(StatusCode::OK, &page))
+}
+
+/// Returns the input of a job as the form takes it, or why it can't.
+fn input_again(job: &JobView) -> (String, String) {
+    let input = match &job.input {
+        None => return (String::new(), "The input of that job is hidden from you.".to_owned()),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => editable_json(value),
+    };
+    if input.len() > EDITABLE_BYTES {
+        let size = size_text(input.len());
+        return (
+            String::new(),
+            format!("The input of that job has {size}, too much for this form: use `trellis submit`."),
+        );
+    }
+    let id = short_id(job.id.as_str());
+    (input, format!("This is the input of job {id}, which stays as it is. What you send is a new job."))
 }
 
 fn facts(agent: &AgentView, now: Millis) -> Vec<PageFact> {

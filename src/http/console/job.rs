@@ -6,6 +6,7 @@ use super::figures::{StateSign, TimeText, cost_text, count_text, duration_text, 
 use super::jobs::short_id;
 use super::page::{LiveUpdates, PageFrame, plain_text, render, see_other};
 use super::text::{Passage, raw_text, sentence, summary};
+use super::timeline::{JobTimes, StripTurn, TimeStrip};
 use crate::domain::authority::ResourcePath;
 use crate::domain::digits::group_digits;
 use crate::domain::ids::{AgentId, SessionId};
@@ -20,7 +21,7 @@ use crate::http::runs::{operate, read_output};
 use crate::http::{jobs as job_api, turns as turn_api};
 use crate::venue::ledger::turn_list::{TurnFilter, TurnPageRange};
 use crate::view::dead::RedriveView;
-use crate::view::job::{JobView, WaitView};
+use crate::view::job::{ChildJobView, JobView, WaitView};
 use crate::view::ledger::TurnRowView;
 use crate::view::request::IdRequest;
 use crate::view::spend::ModelUseView;
@@ -51,6 +52,12 @@ struct JobHtml {
     values: Vec<NamedPassage>,
     used: Vec<UseRow>,
     turns: Vec<TurnLink>,
+    strip: Option<TimeStrip>,
+    children: Vec<ChildJob>,
+    /// Steps of a pipeline that have ended or run now, in words; empty of other jobs.
+    steps: Vec<StepLine>,
+    /// Address of the form that gives the same task again, to edit; empty for who may not.
+    again: String,
     approvals: Vec<ApprovalCard>,
     actions: Vec<JobAction>,
     is_open: bool,
@@ -97,6 +104,22 @@ struct WaitLine {
 struct RelatedJob {
     relation: &'static str,
     id: String,
+}
+
+/// A job that a turn of this one has started.
+struct ChildJob {
+    id: String,
+    sign: StateSign,
+    /// Agent, or the operation of a job without one.
+    what: String,
+}
+
+/// A step of a pipeline that has begun.
+struct StepLine {
+    name: String,
+    is_running: bool,
+    /// Child job that does it, while it runs.
+    job: Option<String>,
 }
 
 /// Model calls of a job, or of it and those under it.
@@ -171,7 +194,7 @@ pub(in crate::http) async fn job(
         return raw_value(&job, part);
     }
     let turns = turns_of_job(&api, &who, &job).await?;
-    Ok(render(StatusCode::OK, &job_page(&api, &who, &job, turns)))
+    Ok(render(StatusCode::OK, &job_page(&api, &who, &job, &turns)))
 }
 
 fn raw_value(job: &JobView, part: &str) -> Result<Response, Problem> {
@@ -184,8 +207,8 @@ fn raw_value(job: &JobView, part: &str) -> Result<Response, Problem> {
     text.map(plain_text).ok_or_else(|| Problem::not_found(format!("job `{}` has no {part} for you", job.id)))
 }
 
-/// Returns the newest turns that served a job; none for a caller who may not read its agent.
-async fn turns_of_job(api: &Api, who: &RequestCaller, job: &JobView) -> Result<Vec<TurnLink>, Problem> {
+/// Returns the newest turns that served a job, the newest first; none for a caller who may not read its agent.
+async fn turns_of_job(api: &Api, who: &RequestCaller, job: &JobView) -> Result<Vec<TurnRowView>, Problem> {
     let Some((agent, session)) = job.agent.as_ref().zip(job.session.as_ref()) else { return Ok(Vec::new()) };
     let resource = ResourcePath::at_keys(Namespace::Agents, [agent.as_str()]);
     if who.caller.authority.permits("crud/read", resource).is_err() {
@@ -194,11 +217,10 @@ async fn turns_of_job(api: &Api, who: &RequestCaller, job: &JobView) -> Result<V
     let filter = TurnFilter { session: Some(session.clone()), ..TurnFilter::default() };
     let range = TurnPageRange { after: None, limit: TURNS_READ };
     let found = turn_api::read_turns(api, who, agent, &filter, range).await?;
-    let own = found.turns.iter().filter(|row| row.record.job.as_ref() == Some(&job.id));
-    Ok(own.map(|row| TurnLink::new(agent, row, api.venue.now())).collect())
+    Ok(found.turns.into_iter().filter(|row| row.record.job.as_ref() == Some(&job.id)).collect())
 }
 
-fn job_page(api: &Api, who: &RequestCaller, job: &JobView, turns: Vec<TurnLink>) -> JobHtml {
+fn job_page(api: &Api, who: &RequestCaller, job: &JobView, turns: &[TurnRowView]) -> JobHtml {
     let (now, is_open) = (api.venue.now(), !job.status.is_terminal());
     let live = if is_open { LiveUpdates::Stream(format!("/jobs/{}/events", job.id)) } else { LiveUpdates::Never };
     let values = [
@@ -220,7 +242,11 @@ fn job_page(api: &Api, who: &RequestCaller, job: &JobView, turns: Vec<TurnLink>)
         related: related_jobs(job),
         values: values.collect(),
         used: use_rows(job),
-        turns,
+        turns: job.agent.iter().flat_map(|agent| turns.iter().map(|row| TurnLink::new(agent, row, now))).collect(),
+        strip: time_strip(job, turns, now),
+        children: job.children.iter().map(child_job).collect(),
+        steps: pipeline_steps(job),
+        again: again_address(who, job),
         approvals: approvals.map(|approval| ApprovalCard::new(approval, now, &format!("/jobs/{}", job.id))).collect(),
         actions: job_actions(who, job),
         is_open,
@@ -269,6 +295,50 @@ fn related_jobs(job: &JobView) -> Vec<RelatedJob> {
     related.into_iter().filter_map(|(relation, id)| Some(RelatedJob { relation, id: id?.to_string() })).collect()
 }
 
+/// Returns the time of the job as a strip; `None` without a turn.
+fn time_strip(job: &JobView, turns: &[TurnRowView], now: Millis) -> Option<TimeStrip> {
+    let agent = job.agent.as_ref()?;
+    let is_open = !job.status.is_terminal();
+    let times = JobTimes { created: job.created, end: if is_open { now } else { job.updated }, is_open };
+    let drawn = turns.iter().rev().map(|row| StripTurn {
+        number: row.record.turn,
+        address: turn_address(agent, &row.session, row.record.turn),
+        start: row.record.start,
+        end: row.record.end,
+    });
+    TimeStrip::new(times, &drawn.collect::<Vec<_>>())
+}
+
+fn child_job(child: &ChildJobView) -> ChildJob {
+    ChildJob {
+        id: child.id.to_string(),
+        sign: child.status.into(),
+        what: child.agent.as_ref().map_or_else(|| summary(&child.op), ToString::to_string),
+    }
+}
+
+fn pipeline_steps(job: &JobView) -> Vec<StepLine> {
+    let Some(run) = &job.pipeline else { return Vec::new() };
+    let running = run.running.iter().map(|step| StepLine {
+        name: summary(&step.key),
+        is_running: true,
+        job: step.job.as_ref().map(ToString::to_string),
+    });
+    let is_running = |name: &str| run.running.iter().any(|step| step.key == name);
+    let ended = run.state.keys().filter(|name| !is_running(name));
+    let ended = ended.map(|name| StepLine { name: summary(name), is_running: false, job: None });
+    ended.chain(running).collect()
+}
+
+fn again_address(who: &RequestCaller, job: &JobView) -> String {
+    let Some(agent) = job.agent.as_ref().filter(|_| job.input.is_some()) else { return String::new() };
+    let resource = ResourcePath::at_keys(Namespace::Agents, [agent.as_str()]);
+    match who.caller.authority.permits("agent/request", resource) {
+        Ok(()) => format!("{}?again={}#task", agent_address(agent.as_str()), job.id),
+        Err(_) => String::new(),
+    }
+}
+
 fn use_rows(job: &JobView) -> Vec<UseRow> {
     let Some(spend) = &job.spend else { return Vec::new() };
     let row = |whose: String, used: &ModelUseView| {
@@ -298,6 +368,7 @@ fn job_actions(who: &RequestCaller, job: &JobView) -> Vec<JobAction> {
         (is_open && is_task && !is_paused, "job/pause", JobAction { name: "pause", label: "Pause", warning: "" }),
         (can_redrive, "job/redrive", JobAction { name: "redrive", label: "Redrive as a new job", warning: "" }),
         (is_open, "job/cancel", JobAction { name: "cancel", label: "Cancel", warning: "can't be undone" }),
+        (!is_open, "job/delete", JobAction { name: "delete", label: "Delete", warning: "can't be undone" }),
     ];
     let may = |ability| who.caller.authority.permits(ability, ResourcePath::job(&job.id)).is_ok();
     known.into_iter().filter(|(fits, ability, _)| *fits && may(ability)).map(|(_, _, action)| action).collect()
@@ -312,6 +383,16 @@ pub(in crate::http) async fn cancel_job(
     let address = job_address(&id)?;
     job_api::cancel(state, who, Path(id), JsonBody(Value::Null)).await?;
     see_other(&address)
+}
+
+/// `POST /jobs/{id}/delete`: forgets an ended job and shows the list.
+pub(in crate::http) async fn delete_job(
+    state: State<Api>,
+    who: RequestCaller,
+    id: Path<String>,
+) -> Result<Response, Problem> {
+    job_api::delete(state, who, id).await?;
+    see_other("/")
 }
 
 /// `POST /jobs/{id}/pause`: pauses a job and shows it.

@@ -1,5 +1,6 @@
 //! The page of all jobs, newest first, with its filter.
 
+use super::bulk::{JobActionWords, fitting_actions};
 use super::figures::{StateSign, TimeText, cost_text, tokens_text};
 use super::page::{LiveUpdates, PageFrame, render};
 use super::text::{summary, value_summary};
@@ -24,7 +25,7 @@ const JOBS_SHOWN: usize = 50;
 const REFRESH_SECONDS: u32 = 3;
 
 /// Parameters of the filter, which the links of the page keep.
-const FILTER_NAMES: [&str; 7] = ["status", "agent", "q", "code", "session", "since", "until"];
+pub(super) const FILTER_NAMES: [&str; 7] = ["status", "agent", "q", "code", "session", "since", "until"];
 
 /// Choices of states above the list, as `status` has them.
 const TABS: [(&str, &str); 6] = [
@@ -43,6 +44,8 @@ struct JobsHtml {
     rows: Vec<JobRow>,
     filter: JobFilterFields,
     tabs: Vec<TabLink>,
+    /// Actions on selected jobs, and on all that match.
+    actions: Vec<ActionLink>,
     /// Address of the next page; empty after the last.
     older: String,
     /// Address of the first page, on all others.
@@ -56,6 +59,14 @@ struct TabLink {
     label: &'static str,
     address: String,
     is_current: bool,
+}
+
+/// An action on jobs of the list.
+struct ActionLink {
+    name: &'static str,
+    label: &'static str,
+    /// Address of the page that asks about all jobs that match.
+    address: String,
 }
 
 /// The filter as its form shows it.
@@ -75,9 +86,9 @@ impl JobFilterFields {
 }
 
 /// A parameter that a form keeps.
-struct HiddenField {
-    name: &'static str,
-    value: String,
+pub(super) struct HiddenField {
+    pub(super) name: &'static str,
+    pub(super) value: String,
 }
 
 /// A job in a list.
@@ -124,7 +135,7 @@ pub(super) fn short_id(id: &str) -> &str {
 }
 
 /// Returns the address of the list with these parameters; those without a text are left out.
-fn list_address(asked: &QueryParams, changed: &str, value: &str) -> String {
+pub(super) fn list_address(asked: &QueryParams, changed: &str, value: &str) -> String {
     let kept = FILTER_NAMES.iter().filter(|name| **name != changed).map(|name| (*name, asked.text(name)));
     let pairs = kept.chain([(changed, Some(value))]).filter_map(|(name, text)| Some((name, text?)));
     let pairs = pairs.filter(|(name, text)| !name.is_empty() && !text.is_empty());
@@ -149,6 +160,7 @@ pub(in crate::http) async fn jobs(
         rows,
         filter: filter_fields(&asked),
         tabs: tab_links(&asked),
+        actions: action_links(&asked)?,
         older: found.next.as_ref().map(|next| list_address(&asked, "cursor", next.as_str())).unwrap_or_default(),
         newest: if is_first { String::new() } else { list_address(&asked, "", "") },
         looked_back: found.next.as_ref().map(|next| TimeText::new(Cursor::accepted_at(next), now)),
@@ -164,6 +176,16 @@ fn tab_links(asked: &QueryParams) -> Vec<TabLink> {
         is_current: current == status,
     };
     TABS.into_iter().map(tab).collect()
+}
+
+/// Lists the actions for the states of the filter.
+fn action_links(asked: &QueryParams) -> Result<Vec<ActionLink>, Problem> {
+    let link = |words: JobActionWords| {
+        let list = list_address(asked, "", "");
+        let query = list.strip_prefix("/?").map(|query| format!("&{query}")).unwrap_or_default();
+        ActionLink { name: words.name, label: words.label, address: format!("/jobs/bulk?action={}{query}", words.name) }
+    };
+    Ok(fitting_actions(&asked.statuses("status")?).into_iter().map(link).collect())
 }
 
 fn filter_fields(asked: &QueryParams) -> JobFilterFields {

@@ -4,6 +4,7 @@ use super::lattice::path_address;
 use super::text::{size_text, summary};
 use crate::domain::context::ledger::RowStatus;
 use crate::domain::origin::SourceRead;
+use crate::domain::percent::percent_encode;
 use crate::view::ledger::{LedgerRowView, LedgerView};
 
 /// Width of the bar in its own units.
@@ -23,6 +24,8 @@ pub(super) struct PartRow {
     pub(super) source: String,
     /// Address of the source in the lattice; empty for other sources.
     pub(super) source_address: String,
+    /// The source as a value of a query, if the prompt can be built without it; else empty.
+    pub(super) left_out: String,
     pub(super) version: String,
     pub(super) hash: String,
     pub(super) size: String,
@@ -115,11 +118,13 @@ fn part_row(number: usize, row: &LedgerRowView) -> PartRow {
         RowStatus::Failed => ("✕", true),
     };
     let source = row.source.clone().unwrap_or_default();
+    let address = lattice_address(&source).unwrap_or_default();
     PartRow {
         number,
         key: summary(&row.key),
         class: part_class(row),
-        source_address: lattice_address(&source).unwrap_or_default(),
+        left_out: if is_absent || address.is_empty() { String::new() } else { percent_encode(&source) },
+        source_address: address,
         source: summary(&source),
         version: row.version.map(|version| version.to_string()).unwrap_or_default(),
         hash: row.hash.as_ref().map(|hash| hash.chars().take(HASH_DIGITS).collect()).unwrap_or_default(),

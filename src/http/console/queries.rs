@@ -10,6 +10,21 @@ pub(in crate::http) struct RawQuery {
     raw: Option<String>,
 }
 
+/// Query of the page that asks about an action on many jobs.
+#[derive(JsonSchema)]
+pub(in crate::http) struct BulkPageQuery {
+    /// `pause`, `resume`, `redrive` or `cancel`.
+    action: String,
+    /// As the list of jobs has it, with the following.
+    status: Option<String>,
+    agent: Option<String>,
+    q: Option<String>,
+    code: Option<String>,
+    session: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+}
+
 /// Query of the page of a turn.
 #[derive(JsonSchema)]
 pub(in crate::http) struct TurnPageQuery {
@@ -17,6 +32,13 @@ pub(in crate::http) struct TurnPageQuery {
     raw: Option<String>,
     /// Number of the turn to compare with.
     against: Option<u64>,
+}
+
+/// Query of the page of a prompt that is built again.
+#[derive(JsonSchema)]
+pub(in crate::http) struct ReplayPageQuery {
+    /// Path that the prompt is built without.
+    without: Option<String>,
 }
 
 /// Query of a list with pages that begin at an offset.
@@ -33,6 +55,8 @@ pub(in crate::http) struct AgentPageQuery {
     session: Option<String>,
     /// `next` of the list of turns before.
     cursor: Option<String>,
+    /// Job whose input the form for a task begins with.
+    again: Option<String>,
 }
 
 /// Query of the page of a value.

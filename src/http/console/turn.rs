@@ -54,6 +54,16 @@ impl TurnHtml {
     fn raw_address(&self, part: &str) -> String {
         format!("{}?raw={part}", self.address)
     }
+
+    /// Returns the beginning of addresses that build the prompt again without a path.
+    fn replay_address(&self) -> String {
+        format!("{}/replay?without=", self.address)
+    }
+
+    /// Returns the name of the turn that the parts are compared with; empty without one.
+    fn compared_name(&self) -> String {
+        self.against.map(|turn| format!("turn {turn}")).unwrap_or_default()
+    }
 }
 
 /// A text of the model, with its reasoning.
@@ -75,28 +85,28 @@ struct CallCard {
 }
 
 /// The exact request to the model.
-struct PromptText {
-    system: Passage,
-    messages: Vec<PromptMessage>,
-    tools: Vec<PromptTool>,
-    model: Passage,
+pub(super) struct PromptText {
+    pub(super) system: Passage,
+    pub(super) messages: Vec<PromptMessage>,
+    pub(super) tools: Vec<PromptTool>,
+    pub(super) model: Passage,
 }
 
 /// A message of the request.
-struct PromptMessage {
-    role: &'static str,
+pub(super) struct PromptMessage {
+    pub(super) role: &'static str,
     /// Tool of a result, or names of the called tools.
-    about: String,
-    size: String,
-    beginning: String,
-    text: Passage,
+    pub(super) about: String,
+    pub(super) size: String,
+    pub(super) beginning: String,
+    pub(super) text: Passage,
 }
 
 /// A tool that was offered.
-struct PromptTool {
-    name: String,
-    description: Passage,
-    schema: Passage,
+pub(super) struct PromptTool {
+    pub(super) name: String,
+    pub(super) description: Passage,
+    pub(super) schema: Passage,
 }
 
 /// `GET /agents/{id}/turns/{session}/{turn}`: one turn; with `raw` its prompt or its record as plain text.
@@ -263,7 +273,8 @@ fn call_card(record: &TurnRecordView, call: &TurnCallView, made: Option<&CallRec
     }
 }
 
-fn prompt_text(request: &ModelRequestView) -> PromptText {
+/// Makes the texts of a request.
+pub(super) fn prompt_text(request: &ModelRequestView) -> PromptText {
     PromptText {
         system: Passage::of_text(&request.system),
         messages: request.messages.iter().map(prompt_message).collect(),

@@ -80,7 +80,7 @@ fn operation_rules(operation: &str, generator: &mut SchemaGenerator) -> Value {
             },
             "oneOf": BatchAction::ALL.map(|(name, action)| action_schema(name, action)),
             "anyOf": [
-                {"required": ["expected"]}, {"required": ["cursor"]},
+                {"required": ["expected"]}, {"required": ["cursor"]}, {"required": ["ids"]},
                 {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
             ],
         }),

@@ -1,6 +1,6 @@
 //! Routes of the console: pages for people, and the forms on them. They need what the API's routes for the same need.
 
-use super::builders::{AGENT_ID, ALL_AGENTS, JOB_ID, READS_AGENT, route};
+use super::builders::{AGENT_ID, ALL_AGENTS, ALL_JOBS, JOB_ID, READS_AGENT, route};
 use crate::http::describe::queries::{AgentsQuery, JobsQuery};
 use crate::http::route::{Route, RouteAccess, RouteSchema, schema_of};
 use crate::http::{console, sse};
@@ -18,6 +18,13 @@ fn job_routes() -> Vec<Route> {
         route("get", "/", RouteAccess::AnyCaller, console::jobs)
             .with_value_reads()
             .with_query(schema_of::<JobsQuery>()),
+        route("get", "/jobs/bulk", RouteAccess::Holder("crud/read", ALL_JOBS), console::ask_bulk)
+            .with_value_reads()
+            .with_query(schema_of::<console::queries::BulkPageQuery>()),
+        route("post", "/jobs/bulk", RouteAccess::Holder("crud/read", ALL_JOBS), console::act_on_matching)
+            .with_media_body(FORM, RouteSchema::Map),
+        route("post", "/jobs/selected", RouteAccess::Holder("crud/read", ALL_JOBS), console::act_on_selected)
+            .with_media_body(FORM, RouteSchema::Map),
         route("get", "/jobs/{id}", RouteAccess::AnyCaller, console::job)
             .with_value_reads()
             .with_query(schema_of::<console::queries::RawQuery>()),
@@ -26,6 +33,7 @@ fn job_routes() -> Vec<Route> {
         route("post", "/jobs/{id}/pause", job("job/pause"), console::pause_job),
         route("post", "/jobs/{id}/resume", job("job/resume"), console::resume_job),
         route("post", "/jobs/{id}/redrive", job("job/redrive"), console::redrive_job),
+        route("post", "/jobs/{id}/delete", job("job/delete"), console::delete_job),
     ]
 }
 
@@ -41,6 +49,9 @@ fn agent_routes() -> Vec<Route> {
         route("get", turn, READS_AGENT, console::turn)
             .with_value_reads()
             .with_query(schema_of::<console::queries::TurnPageQuery>()),
+        route("get", "/agents/{id}/turns/{session}/{turn}/replay", READS_AGENT, console::replay)
+            .with_value_reads()
+            .with_query(schema_of::<console::queries::ReplayPageQuery>()),
         route("post", "/agents/{id}/suspend", RouteAccess::AnyCaller, console::suspend_agent),
         route("post", "/agents/{id}/resume", RouteAccess::AnyCaller, console::resume_agent),
         route("post", "/agents/{id}/tasks", RouteAccess::Holder("agent/request", AGENT_ID), console::give_task)

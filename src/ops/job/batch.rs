@@ -1,6 +1,6 @@
-//! Many jobs at once: those that pass a filter are cancelled, paused, resumed or redriven.
+//! Many jobs at once: those that pass a filter, or are named, are cancelled, paused, resumed or redriven.
 //!
-//! The jobs are read newest first, a batch at a time, from the cursor of the answer before. What a batch creates is
+//! The jobs of a filter are read newest first, a batch at a time, from the cursor of the answer before. What a batch creates is
 //! newer than its cursor, so that no job is met twice and an interrupted pass can continue. Repeating a batch changes
 //! nothing: a job ends once, and its redrive has one id.
 
@@ -14,7 +14,7 @@ use crate::venue::dead_letters;
 use crate::venue::ingress::redrive::redrive;
 use crate::venue::jobs::list::{self, Cursor, JobListFilter};
 use crate::venue::jobs::pausing::{self, PauseOutcome};
-use crate::venue::jobs::{CancelOutcome, cancel};
+use crate::venue::jobs::{CancelOutcome, cancel, read_named};
 use crate::venue::operation::Caller;
 use crate::view::job_list::{BulkFailureView, BulkView};
 use crate::view::to_json;
@@ -175,11 +175,84 @@ pub struct JobBatch<'a> {
 /// Acts on the jobs of a batch, each if the caller may. Fails at the first error of the store, after which the batch can be
 /// repeated; a redrive that fails otherwise is counted in [`BatchResult::failed`].
 pub async fn run_batch(venue: &Venue, caller: &Caller, asked: &JobBatch<'_>) -> Result<BatchResult, StoreError> {
-    let owner = &caller.owner;
     let JobBatch { action, filter, after, limit, reason } = *asked;
-    let found = list::find(venue, owner, filter, after, limit.clamp(1, BATCH)).await?;
-    let ids = eligible_jobs(venue, owner, action, found.jobs).await?;
-    let mut batch = BatchResult { matched: ids.len(), next: found.next, ..BatchResult::default() };
+    let found = list::find(venue, &caller.owner, filter, after, limit.clamp(1, BATCH)).await?;
+    let ids = eligible_jobs(venue, &caller.owner, action, found.jobs).await?;
+    let mut batch = BatchResult { next: found.next, ..BatchResult::default() };
+    act_on_each(venue, caller, action, reason, ids, &mut batch).await?;
+    Ok(batch)
+}
+
+/// Named jobs, by what an action can do to them.
+#[derive(Debug, Default)]
+pub struct NamedJobs {
+    /// Jobs that the action is for.
+    eligible: Vec<JobId>,
+    /// The others, each with the reason.
+    refused: Vec<(JobId, String)>,
+}
+
+impl NamedJobs {
+    /// Reads the named jobs as the filter's reader sees them.
+    pub async fn read(
+        venue: &Venue,
+        owner: &Owner,
+        action: BatchAction,
+        ids: &[JobId],
+        filter: &JobListFilter,
+    ) -> Result<Self, StoreError> {
+        let mut known = Self::default();
+        let mut fitting = Vec::new();
+        for (id, job) in ids.iter().zip(read_named(venue, owner, ids, filter).await?) {
+            match job {
+                None => known.refused.push((id.clone(), format!("no job `{id}`"))),
+                Some(job) if !action.accepts(job.status) => {
+                    known.refused.push((id.clone(), format!("job `{id}` is {}", job.status.as_str())));
+                }
+                Some(job) => fitting.push(job),
+            }
+        }
+        let all: Vec<JobId> = fitting.iter().map(|job| job.head.id.clone()).collect();
+        known.eligible = eligible_jobs(venue, owner, action, fitting).await?;
+        let others = all.into_iter().filter(|id| !known.eligible.contains(id));
+        let why = |id: JobId| {
+            let reason = format!("job `{id}` is an operation's, or was driven again before");
+            (id, reason)
+        };
+        known.refused.extend(others.map(why));
+        Ok(known)
+    }
+
+    /// Returns the number of jobs that the action is for.
+    pub const fn count(&self) -> usize {
+        self.eligible.len()
+    }
+}
+
+/// Acts on named jobs, each if the caller may; those that the action isn't for are counted as failed. Fails as
+/// [`run_batch`].
+pub async fn run_named(
+    venue: &Venue,
+    caller: &Caller,
+    action: BatchAction,
+    reason: Option<&str>,
+    jobs: NamedJobs,
+) -> Result<BatchResult, StoreError> {
+    let mut batch = BatchResult { matched: jobs.refused.len(), failed: jobs.refused, ..BatchResult::default() };
+    act_on_each(venue, caller, action, reason, jobs.eligible, &mut batch).await?;
+    Ok(batch)
+}
+
+async fn act_on_each(
+    venue: &Venue,
+    caller: &Caller,
+    action: BatchAction,
+    reason: Option<&str>,
+    ids: Vec<JobId>,
+    batch: &mut BatchResult,
+) -> Result<(), StoreError> {
+    let owner = &caller.owner;
+    batch.matched += ids.len();
     for id in ids {
         if caller.authority.permits(action.ability(), ResourcePath::job(&id)).is_err() {
             batch.denied += 1;
@@ -208,7 +281,7 @@ pub async fn run_batch(venue: &Venue, caller: &Caller, asked: &JobBatch<'_>) -> 
             Err(why) => batch.failed.push((id, why)),
         }
     }
-    Ok(batch)
+    Ok(())
 }
 
 /// Whether a job was paused or resumed; one that has ended meanwhile can't be.

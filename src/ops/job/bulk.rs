@@ -1,8 +1,8 @@
 //! `v/ops/job/bulk`: many jobs at once.
 
-use super::batch::{self, BATCH, BatchAction, JobBatch};
+use super::batch::{self, BATCH, BatchAction, JobBatch, NamedJobs};
 use crate::domain::authority::ResourcePath;
-use crate::domain::ids::{AgentId, SessionId};
+use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::JobReader;
@@ -14,12 +14,16 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, IntoDeserializer};
 
-/// Cancel, pause or resume the open jobs, or drive the failed ones again, that a filter takes. First ask with `dryRun` how many there are,
-/// then say that number as `expected`; `next` is the `cursor` of the following batch.
+/// Cancel, pause or resume the open jobs, or drive the failed ones again, that a filter takes or `ids` names. Of a filter
+/// first ask with `dryRun` how many there are, then say that number as `expected`; `next` is the `cursor` of the following
+/// batch.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BulkJobs {
     action: BatchAction,
+    /// these jobs, in place of a filter
+    #[schemars(length(min = 1, max = BATCH))]
+    ids: Option<Vec<JobId>>,
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     status: Vec<AnyCase<JobStatus>>,
@@ -85,6 +89,43 @@ impl BulkJobs {
     }
 }
 
+impl BulkJobs {
+    /// Whether no part of a filter is given.
+    const fn has_no_filter(&self) -> bool {
+        self.status.is_empty()
+            && self.code.is_empty()
+            && self.agent.is_none()
+            && self.session.is_none()
+            && self.since.is_none()
+            && self.until.is_none()
+            && self.q.is_none()
+            && self.cursor.is_none()
+            && self.expected.is_none()
+    }
+
+    async fn run_named(&self, call: &Invocation<'_>, ids: &[JobId]) -> Result<OpOutput, OpError> {
+        if !self.has_no_filter() {
+            return Err(invalid("ids", "it names the jobs: a filter, `cursor` and `expected` don't go with it"));
+        }
+        if ids.is_empty() || ids.len() > BATCH {
+            return Err(invalid("ids", format!("expected 1 to {BATCH} jobs, got {}", ids.len())));
+        }
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        let (venue, caller) = (call.venue, call.caller);
+        let filter = JobListFilter { reader: Some(caller.reader()), ..JobListFilter::default() };
+        let jobs = NamedJobs::read(venue, &caller.owner, self.action, &ids, &filter).await?;
+        let until = venue.now();
+        if self.dry_run {
+            let matched = jobs.count();
+            return Ok(OpOutput::of(&BulkView { matched, until, dry_run: Some(true), ..BulkView::default() }));
+        }
+        let done = batch::run_named(venue, caller, self.action, self.reason.as_deref(), jobs).await?;
+        Ok(OpOutput::of(&done.to_view(until)))
+    }
+}
+
 impl Operation for BulkJobs {
     const PATH: &'static str = "v/ops/job/bulk";
     const EFFECT: Effect = Effect::Idempotent;
@@ -96,6 +137,9 @@ impl Operation for BulkJobs {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
+        if let Some(ids) = &self.ids {
+            return self.run_named(call, ids).await;
+        }
         let mut filter = self.filter(call.caller.reader())?;
         // Jobs that arrive while it runs are left alone.
         let until = *filter.until.get_or_insert_with(|| venue.now());

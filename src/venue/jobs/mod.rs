@@ -194,6 +194,22 @@ async fn read_listed(
     Ok((jobs, left))
 }
 
+/// Reads the named jobs as a list has them, in the order of the names; `None` for one that the filter leaves out, that is
+/// damaged or that is unknown.
+pub async fn read_named(
+    venue: &Venue,
+    owner: &Owner,
+    ids: &[JobId],
+    filter: &JobListFilter,
+) -> Result<Vec<Option<Job>>, StoreError> {
+    let mut jobs = Vec::with_capacity(ids.len());
+    while jobs.len() < ids.len() {
+        let (found, _) = read_listed(venue, owner, &ids[jobs.len()..], LIST_BYTES, filter).await?;
+        jobs.extend(found);
+    }
+    Ok(jobs)
+}
+
 /// Adds to jobs what stands in documents other than theirs.
 async fn add_related(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
     note_suspended_agents(venue, owner, jobs).await?;
@@ -387,13 +403,9 @@ pub async fn child_cancel_messages(
     let mut entries = venue.store.entries(owner, &prefix);
     while let Some(page) = entries.keys().await? {
         let ids: Vec<JobId> = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
-        let mut rest = ids.as_slice();
-        while !rest.is_empty() {
-            let (found, _) = read_listed(venue, owner, rest, LIST_BYTES, &JobListFilter::default()).await?;
-            rest = &rest[found.len()..];
-            let open = found.into_iter().flatten().filter(|job| !job.status.is_terminal());
-            messages.extend(open.map(|job| outbox::cancel_entry(&venue.key, owner, &job.head, &why)));
-        }
+        let jobs = read_named(venue, owner, &ids, &JobListFilter::default()).await?;
+        let open = jobs.into_iter().flatten().filter(|job| !job.status.is_terminal());
+        messages.extend(open.map(|job| outbox::cancel_entry(&venue.key, owner, &job.head, &why)));
     }
     Ok(messages)
 }

@@ -29,7 +29,7 @@ pub(super) async fn sum_spend(venue: &Venue, owner: &Owner, jobs: &mut [Job]) ->
 }
 
 /// Whether a job may have children, also while the turn that starts them hasn't committed.
-fn may_have_children(status: JobStatus, tally: Option<&Tally>) -> bool {
+pub fn may_have_children(status: JobStatus, tally: Option<&Tally>) -> bool {
     let may_begin = matches!(status, JobStatus::Started | JobStatus::Paused | JobStatus::InputRequired);
     may_begin || tally.is_some_and(|tally| tally.started)
 }

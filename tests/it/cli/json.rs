@@ -18,6 +18,7 @@ const WRONG: &[(&str, i32)] = &[
     ("agent resume nobody", 5),
     ("agent fork nobody b", 5),
     ("agent delete nobody --yes", 5),
+    ("open nowhere", 2),
     ("submit nobody x", 5),
     ("submit faulty x --wait", 3),
     ("submit never x --wait=300ms", 4),

@@ -58,6 +58,7 @@ const CALLS: &[(&str, i32)] = &[
     ("submit a hello --wait --session s", 0),
     ("message a note --session s", 0),
     ("chat a hi --session s", 0),
+    ("open --print", 0),
     ("job list", 0),
     ("job get 00000000000000000000000000000000", 5),
     ("job wait 00000000000000000000000000000000", 5),

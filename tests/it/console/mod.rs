@@ -3,6 +3,8 @@
 mod browser;
 mod foreign_text;
 mod forms;
+mod job_page;
+mod many_jobs;
 mod refusals;
 mod sessions;
 mod strict_pages;

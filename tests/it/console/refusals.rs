@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Forms that change something, with their fields.
 fn changes(job: &str) -> Vec<(String, Vec<(&'static str, &'static str)>)> {
-    let mut forms: Vec<_> = ["cancel", "pause", "resume", "redrive"]
+    let mut forms: Vec<_> = ["cancel", "pause", "resume", "redrive", "delete"]
         .iter()
         .map(|action| (format!("/jobs/{job}/{action}"), Vec::new()))
         .collect();
@@ -15,6 +15,15 @@ fn changes(job: &str) -> Vec<(String, Vec<(&'static str, &'static str)>)> {
     forms.push(("/agents/clerk/tasks".into(), vec![("input", "go")]));
     forms.push((format!("/approvals/{job}"), vec![("verdict", "approve"), ("digest", "d")]));
     forms
+}
+
+/// Forms about many jobs, which answer how many they were not done to.
+fn bulk_changes(job: &str) -> [(String, Vec<(&'static str, String)>); 2] {
+    let action = || ("action", "cancel".to_owned());
+    [
+        ("/jobs/bulk".to_owned(), vec![action(), ("expected", "1".to_owned())]),
+        ("/jobs/selected".to_owned(), vec![action(), ("sure", "yes".to_owned()), ("id", job.to_owned())]),
+    ]
 }
 
 /// Everything that the owner has, with its versions.
@@ -32,7 +41,9 @@ async fn a_form_counts_with_a_session_of_the_same_origin_alone() {
     let (before, origin) = (documents(&site).await, site.server.url.clone());
     assert!(before.len() > 500, "{before}");
     let cookie = format!("trellis-session={ann}");
-    for (path, form) in changes(&job) {
+    let bulk = bulk_changes(&job);
+    let bulk = bulk.iter().map(|(path, form)| (path.clone(), form.iter().map(|(k, v)| (*k, v.as_str())).collect()));
+    for (path, form) in changes(&job).into_iter().chain(bulk) {
         let nobody = site.send(Method::POST, &path, &[("origin", origin.as_str())], &form).await;
         assert_eq!(nobody.status, 401, "{path}");
         for other in ["https://evil.example", "null", "http://127.0.0.1:1"] {
@@ -64,6 +75,14 @@ async fn a_reader_and_another_owner_change_nothing() {
         assert!(expected.contains(&status), "{path}: {status}");
         let bob = site.token("acme/bob", &json!({}));
         assert_eq!(site.post(&path, &bob, &form).await.status, 404, "{path}");
+    }
+    for (path, form) in bulk_changes(&job) {
+        let form: Vec<_> = form.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let said = site.post(&path, &reader, &form).await.text(200);
+        assert!(said.contains("0 jobs cancelled; 1 are not yours to do."), "{path}: {said}");
+        let bob = site.token("acme/bob", &json!({}));
+        let said = site.post(&path, &bob, &form).await;
+        assert!(said.status == 409 || said.text.contains("no job"), "{path}: {}", said.text);
     }
     assert_eq!(documents(&site).await, before);
 }

@@ -10,6 +10,7 @@ fn paths(job: &str) -> Vec<String> {
     let others = [
         "/",
         "/?status=FAILED&q=x&agent=clerk",
+        "/jobs/bulk?action=cancel",
         "/approvals",
         "/agents",
         "/agents/clerk",

@@ -177,6 +177,7 @@
       case "g": isGoing = true; break;
       case "j": moveRow(1); break;
       case "k": moveRow(-1); break;
+      case "x": document.querySelector("tr.current input[type=checkbox]")?.click(); break;
       case "[": follow("a[rel=prev]"); break;
       case "]": follow("a[rel=next]"); break;
       case "/": event.preventDefault(); document.getElementById("search")?.focus(); break;

@@ -4,7 +4,7 @@ use super::*;
 use std::sync::atomic::{AtomicU32, Ordering};
 use trellis::domain::limits::LIST_BYTES;
 use trellis::domain::quota::Quota;
-use trellis::store::{EDIT_ATTEMPTS, Edit, StoreError};
+use trellis::store::{DamagedRecord, EDIT_ATTEMPTS, Edit, StoreError};
 
 /// Kind and name of the edited documents.
 const KIND: &str = "the number";
@@ -128,7 +128,8 @@ pub async fn a_page_of_large_documents_is_short(w: World) {
 
 pub async fn an_undecodable_document_is_named(w: World) {
     w.write(T0, &[put("w/a", "1"), put("w/b", "one")]).await;
-    let named = |error: StoreError| matches!(&error, StoreError::Corrupt { reason, .. } if reason.starts_with("`w/b`"));
+    let key = Some(DamagedRecord::Document("w/b".to_owned()));
+    let named = |error: StoreError| matches!(&error, StoreError::Corrupt { record, .. } if *record == key);
     assert!(named(w.store.get::<u8>(&w.owner, "w/b").await.unwrap_err()));
     assert!(named(w.store.get_versioned::<u8>(&w.owner, "w/b").await.unwrap_err()));
     assert!(named(w.store.get_many::<u8>(&w.owner, &["w/a".into(), "w/b".into()]).await.unwrap_err()));
