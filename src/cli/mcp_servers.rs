@@ -97,7 +97,9 @@ fn list(out: CommandOutput, servers: &McpServersView) -> String {
         .map(|server| {
             let state = match (&server.failure, server.changed) {
                 (Some(reason), _) => format!("can't be asked: {}", cell(reason)),
+                (None, 0) if server.approved.is_none() => "not asked yet".to_owned(),
                 (None, 0) => "ok".to_owned(),
+                (None, 1) => "1 change waits for approval".to_owned(),
                 (None, changed) => format!("{changed} changes wait for approval"),
             };
             let agent = server.agent.as_deref().unwrap_or("the venue");

@@ -9,7 +9,7 @@ use crate::bus::{self, AUTHORIZATION_HEADER, ID_HEADER, subject};
 use crate::config::{BusConfig, mask_url};
 use crate::domain::decode;
 use crate::domain::event::Submission;
-use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, sha256_hex};
 use crate::domain::message::BusMessage;
 use crate::domain::message::{InboundKind, MessageAddress};
 use crate::domain::wait::WaitReason;
@@ -126,7 +126,8 @@ impl Publisher {
     }
 
     /// Gives a submission to a process that admits it at once, or else to the stream, and returns when one of them has
-    /// it. What a process refuses goes to the stream, too: its answer to a refusal is kept.
+    /// it. What a process refuses goes to the stream, too: its answer to a refusal is kept. Returns the job of a task that was
+    /// admitted; of one that waits in the stream it isn't known yet.
     pub async fn submit(
         &self,
         owner: &Owner,
@@ -134,17 +135,18 @@ impl Publisher {
         kind: InboundKind,
         id: &EventId,
         submission: &Submission,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<JobId>, Failure> {
         let body = serde_json::to_vec(submission).expect("submissions serialise").into();
         let request = Request::new().headers(self.headers(Some(id))).payload(body).timeout(Some(DIRECT_TIME));
         let subject = subject::direct(&self.prefix, owner, agent, kind);
         // Without an answer it may be admitted: the same id again is the same submission.
         if let Ok(answer) = self.client.send_request(subject, request).await
-            && decode::lenient_json(&answer.payload).and_then(decode::into_type::<DirectReceiptView>).is_ok()
+            && let Ok(receipt) =
+                decode::lenient_json(&answer.payload).and_then(decode::into_type::<DirectReceiptView>)
         {
-            return Ok(());
+            return Ok(receipt.job);
         }
-        self.publish(owner, agent, kind, id, submission).await
+        self.publish(owner, agent, kind, id, submission).await.map(|()| None)
     }
 
     fn headers(&self, id: Option<&EventId>) -> HeaderMap {

@@ -8,7 +8,7 @@ use super::{CliContext, abilities, attach, input, queue};
 use crate::domain::budget::Budget;
 use crate::domain::decode;
 use crate::domain::event::Submission;
-use crate::domain::ids::{AgentId, EventId, SessionId};
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::job::JobStatus;
 use crate::domain::limits::SUBMISSION_BYTES;
 use crate::domain::message::InboundKind;
@@ -177,9 +177,9 @@ impl Submit {
         Ok(to_json(&StartedRequestView { id, status, ..StartedRequestView::of_agent(self.agent.clone(), job) }))
     }
 
-    fn print_pending(&self, context: &CliContext, id: &EventId) -> Result<(), Failure> {
-        let pending = PendingSubmission { id, agent_id: &self.agent, status: JobStatus::Pending };
-        context.out.value(&to_json(&pending), || id.to_string())
+    fn print_pending(&self, context: &CliContext, id: &EventId, job: Option<&JobId>) -> Result<(), Failure> {
+        let pending = PendingSubmission { id, job, agent_id: &self.agent, status: JobStatus::Pending };
+        context.out.value(&to_json(&pending), || job.map_or_else(|| id.to_string(), ToString::to_string))
     }
 
     async fn submit_over_queue(
@@ -205,15 +205,19 @@ impl Submit {
             ..Submission::default()
         };
         let mut answers = publisher.listen(submission.reply_to.as_deref().unwrap_or_default()).await?;
-        publisher.submit(&owner, &self.agent, InboundKind::Task, &id, &submission).await?;
+        let job = publisher.submit(&owner, &self.agent, InboundKind::Task, &id, &submission).await?;
         let Some(limit) = self.wait else {
-            self.print_pending(context, &id)?;
+            self.print_pending(context, &id, job.as_ref())?;
+            match job {
+                Some(job) => remark(&format!("accepted; `trellis job wait {job}` waits for it")),
+                None => remark("the queue has it, and no worker yet: this is the submission's id, not yet a job's"),
+            }
             return Ok(Exit::Ok);
         };
         if let Some(completion) = queue::completion(&publisher, &mut answers, &owner, &id, limit).await? {
             return AwaitedJob::from_completion(completion)?.print(context.out, limit);
         }
-        self.print_pending(context, &id)?;
+        self.print_pending(context, &id, job.as_ref())?;
         let after = wait::format_limit(limit);
         let text = format!("no completion of submission `{id}` after {after}; it goes on; `trellis job list` shows it");
         Err(Failure::new(Exit::TimedOut, text))
@@ -225,6 +229,9 @@ impl Submit {
 #[serde(rename_all = "camelCase")]
 struct PendingSubmission<'a> {
     id: &'a EventId,
+    /// Its job, once it is admitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a JobId>,
     agent_id: &'a AgentId,
     status: JobStatus,
 }

@@ -49,6 +49,8 @@ pub(crate) struct AwaitedJob {
 #[derive(Debug)]
 struct ReportedResult {
     output: Option<Value>,
+    /// The output is a text that the model's limit of tokens cut off.
+    is_truncated: bool,
     /// Reference to an output that the completion doesn't hold.
     omitted: Option<OmittedOutput>,
     error: Option<String>,
@@ -66,6 +68,7 @@ impl AwaitedJob {
             status: record.status,
             result: ReportedResult {
                 output: record.output,
+                is_truncated: record.truncated == Some(true),
                 omitted: None,
                 error: record.error,
                 error_code: record.error_code,
@@ -86,6 +89,7 @@ impl AwaitedJob {
             status: result.status,
             result: ReportedResult {
                 output: result.output,
+                is_truncated: result.truncated,
                 omitted: output_omitted,
                 error: result.error,
                 error_code: result.error_code.and_then(error_code_name),
@@ -112,6 +116,9 @@ impl AwaitedJob {
                 note(&format!("the output has {bytes} bytes, more than NATS takes; `trellis job get {id}` shows it"));
             } else if out.format == Format::Text {
                 write_line(&format_plain(result.output.as_ref().unwrap_or(&Value::Null)))?;
+            }
+            if result.is_truncated {
+                note("warning: the model's limit of tokens cut this text off; `maxTokens` in the agent's file raises it");
             }
             return Ok(Exit::Ok);
         }

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use hash::body_hash;
+pub use hash::{asked_hash, body_hash};
 
 /// Pattern of a name that a sender may choose, as far as a regular expression allows.
 pub const NAME: &str = "^(?!\\.{1,2}$)[^\\s/\\u0000-\\u001f\\u007f]{1,128}$";

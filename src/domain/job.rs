@@ -168,6 +168,9 @@ pub struct JobHead {
 pub struct TaskRequest {
     /// Hash of the body, which identifies a repeated submission.
     pub body_hash: String,
+    /// Hash of the body without its `replyTo`; absent where it had none, and in records of older builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_hash: Option<String>,
     /// Whether the submission had values, without which it can't be restored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub had_values: bool,
@@ -195,6 +198,16 @@ pub struct TaskRequest {
 }
 
 impl JobHead {
+    /// Whether both heads are of one request, wherever its answer shall go.
+    pub fn asks_the_same(&self, other: &Self) -> bool {
+        let asked = |head: &Self| {
+            let request = head.request.as_ref()?;
+            let whole = head.reply_to.is_none().then(|| request.body_hash.clone());
+            request.asked_hash.clone().or(whole)
+        };
+        asked(self).is_some_and(|own| asked(other) == Some(own))
+    }
+
     /// Returns the upper bound of what might be done for it; `None` for jobs of old builds.
     pub fn authority(&self) -> Option<&Authority> {
         self.request.as_ref().map(|request| &request.envelope.bound).or(self.bound.as_deref())

@@ -14,6 +14,7 @@ mod resource;
 use self::binding::binding_names;
 use self::guard::{GuardRule, Guards, RUNNERS};
 pub use self::harness::TurnEnds;
+pub use self::name::NOT_IN_CATALOG;
 pub(crate) use self::name::naming_errors;
 use self::name::{missing_reason, name_error};
 use self::offered::OfferedTool;

@@ -1,6 +1,7 @@
 //! Resolution of a model's endpoint: the URL to call, and its key. Keys of the environment go only where they belong.
 
 use crate::domain::chat::ModelSettings;
+use crate::domain::nearest::did_you_mean;
 use crate::domain::wire::dialect::{COMPATIBLE, Dialect, find_dialect, providers as dialects};
 use crate::model::headers;
 pub use crate::model::keys::Keys;
@@ -192,14 +193,12 @@ fn dialect_of(provider: &str, options: &ProviderOptions) -> Result<Dialect, Targ
     match find_dialect(provider) {
         Some(dialect) => Ok(dialect),
         None if options.endpoints.contains_key(provider) => Ok(COMPATIBLE),
-        None => Err(TargetError::UnknownProvider {
-            given: provider.to_owned(),
-            known: providers(options.endpoints.keys().map(String::as_str))
-                .iter()
-                .map(|name| format!("`{name}`"))
-                .collect::<Vec<_>>()
-                .join(", "),
-        }),
+        None => {
+            let known = providers(options.endpoints.keys().map(String::as_str));
+            let hint = did_you_mean(provider, &known.iter().map(String::as_str).collect::<Vec<_>>());
+            let known = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            Err(TargetError::UnknownProvider { given: provider.to_owned(), hint, known })
+        }
     }
 }
 
@@ -368,7 +367,7 @@ mod tests {
         assert_eq!(check("broken", None), Err("no API key: `UNSET` is not set".into()));
         let unknown = check("opneai", None).unwrap_err();
         assert!(check("azure", None).unwrap_err().starts_with("provider `azure` needs a base URL: `https://RESOURCE."));
-        assert!(unknown.starts_with("unknown provider `opneai`, expected one of `"), "{unknown}");
+        assert!(unknown.starts_with("unknown provider `opneai`, did you mean `openai`, expected one of `"), "{unknown}");
         for name in ["`anthropic`", "`gemini`", "`local`", "`ollama`", "`openai`", "`scripted`"] {
             assert!(unknown.contains(name), "{unknown}");
         }

@@ -5,6 +5,7 @@ use crate::model::calls_log::CallsLog;
 use crate::model::rules::ScriptRules;
 use crate::model::rules_error::RulesError;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 /// Entries of a folder, and levels of folders in it, that are searched for rules at the start.
 const FOLDER_ENTRIES: usize = 10_000;
@@ -46,6 +47,27 @@ pub enum RulesPathError {
     LogOutside(String),
 }
 
+/// A rules file as it was read: a later change is noticed by its time and size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStamp {
+    path: PathBuf,
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl FileStamp {
+    /// Reads the time and the size of a file; `None` if there is none.
+    fn read(path: &Path) -> Option<Self> {
+        let found = path.metadata().ok()?;
+        Some(Self { path: path.to_owned(), modified: found.modified().ok(), bytes: found.len() })
+    }
+
+    /// Whether the file has another content by now. One that is gone counts as unchanged.
+    pub fn has_changed(&self) -> bool {
+        Self::read(&self.path).is_some_and(|now| now != *self)
+    }
+}
+
 /// Loaded rules, with the log that they name.
 #[derive(Debug)]
 pub struct FoundRules {
@@ -53,6 +75,8 @@ pub struct FoundRules {
     pub name: String,
     /// Whether they answer for every name of a model: true of the one configured file, false of a file in a folder.
     pub answers_all_names: bool,
+    /// The file as it was read.
+    pub stamp: Option<FileStamp>,
     /// Parsed rules of the file.
     pub rules: ScriptRules,
     /// Log that the file names.
@@ -69,9 +93,14 @@ pub fn find(configured: Option<&Path>, name: &str) -> Result<FoundRules, RulesPa
     let unknown = || RulesPathError::Unknown(name.to_owned());
     let folder = configured.canonicalize().map_err(|_| unknown())?;
     // A link in the folder may lead to another file of it, as where a cluster mounts its configuration.
-    let path = join_inside(&folder, Path::new(name)).and_then(|path| path.canonicalize().ok());
-    let path = path.filter(|path| path.starts_with(&folder) && path.is_file()).ok_or_else(unknown)?;
-    read(&path, name.to_owned(), &folder, false)
+    let path = join_inside(&folder, Path::new(name)).ok_or_else(unknown)?;
+    let target = path.canonicalize().map_err(|_| unknown())?;
+    if !target.starts_with(&folder) || !target.is_file() {
+        return Err(unknown());
+    }
+    // By its link: another target is another content.
+    let stamp = FileStamp::read(&path);
+    Ok(FoundRules { stamp, ..read(&target, name.to_owned(), &folder, false)? })
 }
 
 /// Loads a rules file at any path; only what an operator chose may come here. It blocks.
@@ -130,6 +159,7 @@ fn mentions_rules(text: &str) -> bool {
 /// Reads and parses the rules file at `path`, which messages call `name`; its log must be in `folder`.
 fn read(path: &Path, name: String, folder: &Path, answers_all_names: bool) -> Result<FoundRules, RulesPathError> {
     let unreadable = |reason: String| RulesPathError::Unreadable { file: name.clone(), reason };
+    let stamp = FileStamp::read(path);
     let text = read_text_file(path, SETTINGS_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
     let mut rules = ScriptRules::parse(&text)
         .map_err(|error| RulesPathError::Rules { file: name.clone(), error: Box::new(error) })?;
@@ -137,7 +167,7 @@ fn read(path: &Path, name: String, folder: &Path, answers_all_names: bool) -> Re
         None => None,
         Some(log) => Some(open_log(folder, &log).ok_or_else(|| RulesPathError::LogOutside(name.clone()))?),
     };
-    Ok(FoundRules { name, answers_all_names, rules, log })
+    Ok(FoundRules { name, answers_all_names, stamp, rules, log })
 }
 
 /// Joins the relative path `name` to a folder; `None` if it is empty or has a part such as `..` that leads out.

@@ -5,7 +5,7 @@ use crate::domain::chat::{ModelRequest, Reply, TokenUsage};
 use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::facts::{RequestFacts, tokens};
 use crate::model::rules::{RuleAnswer, ScriptFault, ScriptRules};
-use crate::model::rules_path::{self, FoundRules, RulesPathError};
+use crate::model::rules_path::{self, FileStamp, FoundRules, RulesPathError};
 use crate::model::template::TemplateError;
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::OpenedSecret;
@@ -56,6 +56,8 @@ pub struct Script {
     hits: Vec<AtomicU64>,
     calls: Arc<AtomicU64>,
     log: Option<CallsLog>,
+    /// The file as it was read; `None` of names without one.
+    stamp: Option<FileStamp>,
 }
 
 /// Error of a scripted call; a repetition doesn't help.
@@ -125,7 +127,8 @@ impl Script {
     }
 
     fn from_found(found: FoundRules, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
-        Script::new(&found.name, ScriptSource::Rules(found.rules), found.log.or(log), calls)
+        let script = Script::new(&found.name, ScriptSource::Rules(found.rules), found.log.or(log), calls);
+        Script { stamp: found.stamp, ..script }
     }
 
     fn new(name: &str, source: ScriptSource, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
@@ -134,7 +137,7 @@ impl Script {
             ScriptSource::Echo | ScriptSource::Never => 0,
         };
         let hits = std::iter::repeat_with(AtomicU64::default).take(hits).collect();
-        Script { name: name.to_owned(), source, hits, calls, log }
+        Script { name: name.to_owned(), source, hits, calls, log, stamp: None }
     }
 
     /// Counts a call, logs it as started and returns its answer.
@@ -226,7 +229,7 @@ fn echo(facts: &RequestFacts) -> RuleAnswer {
     }
 }
 
-/// The provider `scripted`. Files are read once and stay loaded.
+/// The provider `scripted`. Files stay loaded until they change.
 #[derive(Debug, Default)]
 pub struct ScriptedModel {
     options: ScriptedOptions,
@@ -257,7 +260,10 @@ impl ScriptedModel {
             Some(_) => scripts.get(name).cloned(),
             None => scripts.get(CONFIGURED_KEY).or_else(|| scripts.get(name)).cloned(),
         };
-        if let Some(script) = known(&self.scripts.lock()) {
+        let loaded = known(&self.scripts.lock());
+        // A look at the file's time takes a microsecond or two.
+        let is_current = |script: &Arc<Script>| !script.stamp.as_ref().is_some_and(FileStamp::has_changed);
+        if let Some(script) = loaded.clone().filter(is_current) {
             return Ok(script);
         }
         let (log, calls) = (self.options.calls_log.clone(), Arc::clone(&self.calls));
@@ -275,7 +281,14 @@ impl ScriptedModel {
             return Err(ScriptError::TooMany);
         }
         // Another call may have been faster: its script is used.
-        Ok(Arc::clone(scripts.entry(key.to_owned()).or_insert_with(|| Arc::new(script))))
+        match scripts.get(key).filter(|known| loaded.as_ref().is_none_or(|old| !Arc::ptr_eq(old, known))) {
+            Some(known) => Ok(Arc::clone(known)),
+            None => {
+                let script = Arc::new(script);
+                scripts.insert(key.to_owned(), Arc::clone(&script));
+                Ok(script)
+            }
+        }
     }
 }
 

@@ -4,10 +4,15 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// There is no provider of this name.
-    #[error("unknown provider `{given}`, expected one of {known}")]
+    #[error(
+        "unknown provider `{given}`{hint}, expected one of {known}, or a name of your own with \
+         `models.endpoints.NAME.base_url` in the configuration"
+    )]
     UnknownProvider {
         /// Name as given.
         given: String,
+        /// Proposal of a name that is near; empty without one.
+        hint: String,
         /// Names of the providers that exist.
         known: String,
     },

@@ -47,7 +47,7 @@ pub async fn run(
     secrets: &[OpenedSecret],
 ) -> Result<Vec<TrialFinding>, ModelError> {
     let trial = Trial { model, settings, secrets };
-    let (reply, pieces) = trial.ask(trial.request(vec![user("Say hello in one short sentence.")])).await?;
+    let (reply, pieces) = trial.ask_once(trial.request(vec![user("Say hello in one short sentence.")])).await?;
     let mut findings = vec![
         TrialFinding::new("text", Some(!reply.text.trim().is_empty()), format_reply(&reply)),
         TrialFinding::new("streaming", (pieces > 1).then_some(true), format!("{pieces} pieces")),
@@ -85,8 +85,17 @@ impl Trial<'_> {
         }
     }
 
-    /// Returns the reply, and the number of pieces of its text.
+    /// Asks as [`Self::ask_once`], and once more if there was no answer: some servers close a kept connection behind a
+    /// streamed reply.
     async fn ask(&self, request: ModelRequest) -> Result<(Reply, usize), ModelError> {
+        match self.ask_once(request.clone()).await {
+            Err(ModelError::Transient { .. }) => self.ask_once(request).await,
+            asked => asked,
+        }
+    }
+
+    /// Returns the reply, and the number of pieces of its text.
+    async fn ask_once(&self, request: ModelRequest) -> Result<(Reply, usize), ModelError> {
         let (live, mut texts) = LiveText::channel();
         let reply = self.model.complete(&request, self.secrets, &live).await;
         drop(live);

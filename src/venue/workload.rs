@@ -10,6 +10,10 @@ use std::time::Duration;
 /// Age of a measurement up to which it is used again.
 const MEASURED_FOR: Duration = Duration::from_secs(5);
 
+/// Sessions that are due within that time count as work. It is longer than a lease, by which a running session is due;
+/// what waits for a person or a timer is due later.
+const SOON: Duration = Duration::from_mins(2);
+
 /// Why the amount of work isn't known.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
@@ -28,7 +32,7 @@ impl Venue {
         let is_fresh = metrics.work_measured.lock().is_some_and(|last| now < last + MEASURED_FOR);
         if !is_fresh {
             let backlog = self.bus.backlog().await?;
-            let sessions = self.store.busy_sessions().await?;
+            let sessions = self.store.busy_sessions(self.now().plus(SOON)).await?;
             let busy = registry::fleet_state(self).await?.busy;
             metrics.progress.set_sessions(busy.min(sessions), sessions.saturating_sub(busy));
             let age = backlog.oldest.map_or(Duration::ZERO, |oldest| self.now().elapsed_since(oldest));

@@ -65,7 +65,9 @@ def approve_on_a_phone(browser, problems):
     box.fill(box.input_value().replace("100", "7"))
     picture(page, "phone-approval")
     page.get_by_role("button", name="Approve").click()
-    expect(page.locator("#waiting")).to_contain_text("Nothing waits for a person")
+    expect(page.get_by_role("status").first).to_contain_text("your answer is taken")
+    expect(page.locator("main")).to_contain_text("Nothing else waits for a person")
+    assert page.locator("main button").count() == 0, "a second tap must meet nothing"
     page.goto(job)
     expect(page.locator("#state")).to_contain_text("complete")
     for path, name in [("/", "jobs"), ("/agents/payer", "agent"), ("/failures", "failures"), ("/fleet", "fleet")]:

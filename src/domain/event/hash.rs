@@ -9,10 +9,26 @@ use serde_json::{Value, json};
 /// whitespace and the order of keys don't matter. The sender (`caller`) is left out, because each transport sets it:
 /// the same submission by another transport is equal. The principal is included: submissions of two principals differ.
 pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: &Principal) -> String {
+    hash_with_reply(agent, kind, submission, submission.reply_to.as_deref(), by)
+}
+
+/// Returns the hash of what is asked, wherever the answer shall go: a producer that sends a task again may have another
+/// inbox. `None` if the submission names no subject for the answer: then it is the [`body_hash`].
+pub fn asked_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: &Principal) -> Option<String> {
+    submission.reply_to.as_ref().map(|_| hash_with_reply(agent, kind, submission, None, by))
+}
+
+fn hash_with_reply(
+    agent: &AgentId,
+    kind: EventKind,
+    submission: &Submission,
+    reply_to: Option<&str>,
+    by: &Principal,
+) -> String {
     let Submission {
         input,
         session_id,
-        reply_to,
+        reply_to: _,
         session_context,
         context_ids,
         context,
@@ -108,6 +124,14 @@ mod tests {
         };
         assert_eq!(by("t/u"), by("t/u"));
         assert!(by("t/u") != by("t/v") && by("t/u") != first);
+        let asked = |body: &str| {
+            let said = serde_json::from_str(body).unwrap();
+            asked_hash(&"a".parse().unwrap(), EventKind::Task, &said, &Principal::ANYBODY)
+        };
+        let with_inbox = |inbox: &str| asked(&format!(r#"{{"input":"x","replyTo":"{inbox}"}}"#));
+        assert_eq!(with_inbox("_INBOX.x"), with_inbox("_INBOX.y"));
+        assert_eq!(with_inbox("_INBOX.x"), Some(hash("a", EventKind::Task, r#"{"input":"x"}"#)));
+        assert_eq!(asked(r#"{"input":"x"}"#), None);
         assert_ne!(
             hash("a", EventKind::Task, r#"{"input":null,"replyTo":"_INBOX.x"}"#),
             hash("a", EventKind::Task, r#"{"input":null,"sessionId":"_INBOX.x"}"#),

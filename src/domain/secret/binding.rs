@@ -26,6 +26,11 @@ pub struct Destination {
 }
 
 impl Destination {
+    /// Returns what binds a secret to this destination: its host, over plain http with its port.
+    pub fn host_rule(&self) -> String {
+        if self.https { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+    }
+
     /// Returns `scheme://host:port`, for messages.
     pub fn origin(&self) -> String {
         format!("{}://{}:{}", if self.https { "https" } else { "http" }, self.host, self.port)

@@ -46,7 +46,10 @@ pub enum TokenError {
     #[error("the token, or all that its holder may do, was revoked; ask its owner or the operators of this venue")]
     Revoked,
     /// The token is for another audience.
-    #[error("the token is for another audience, expected `aud` to be the `did` of `GET /api/v1/status`")]
+    #[error(
+        "the token is for another audience, expected `aud` to be the `did` of `GET /api/v1/status`; `auth.audience` sets \
+         it, and every process of a fleet needs the same"
+    )]
     Audience,
     /// The key may not speak for the subject.
     #[error("the token's key doesn't speak for its subject")]

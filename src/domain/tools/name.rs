@@ -6,12 +6,15 @@ use crate::agent::tool::{HARNESS_TOOLS, MAX_NAME, ToolEntry};
 use crate::lattice::catalog::is_stored_operation;
 use crate::visible::quote_foreign;
 
+/// Reason of a tool whose operation the catalogue doesn't have.
+pub const NOT_IN_CATALOG: &str = "no such operation in the catalog";
+
 /// Returns why a path of a configuration is no tool.
 pub(super) fn missing_reason(path: &str) -> &'static str {
     if is_stored_operation(path) {
         "no pin of an operation, or none that this agent may read"
     } else {
-        "no such operation in the catalog"
+        NOT_IN_CATALOG
     }
 }
 

@@ -3,9 +3,10 @@
 use super::figures::TimeText;
 use super::page::{LiveUpdates, PageFrame, render, see_other};
 use super::session::local_path;
-use super::text::{Passage, editable_json, size_text, summary};
+use super::text::{Passage, editable_json, sentence, size_text, summary};
 use crate::domain::approval::QuestionKind;
 use crate::domain::decode;
+use crate::domain::percent::percent_encode;
 use crate::domain::time::Millis;
 use crate::http::Api;
 use crate::http::approvals as approval_api;
@@ -41,6 +42,16 @@ struct ApprovalsHtml {
     older: String,
 }
 
+#[derive(Template)]
+#[template(path = "approval_answered.html", config = "src/http/console/askama.toml")]
+struct ApprovalAnsweredHtml {
+    frame: PageFrame,
+    /// Number of those that still wait.
+    waiting: usize,
+    /// Path of the page that the answer came from.
+    back: String,
+}
+
 /// A call or questions that wait for a person.
 pub(super) struct ApprovalCard {
     pub(super) id: String,
@@ -67,6 +78,10 @@ pub(super) struct ApprovalCallForm {
     pub(super) operation: String,
     /// Arguments that an answer may change, as JSON.
     pub(super) arguments: String,
+    /// The same as the person has edited them, where they couldn't be read.
+    pub(super) edited: Option<String>,
+    /// Why what was edited couldn't be read; empty if it could.
+    pub(super) fault: String,
     /// Arguments that the venue fills in.
     pub(super) fixed: Option<Passage>,
     /// Sections of the caller's context that go with the call.
@@ -135,6 +150,8 @@ fn call_form(call: &ApprovalCallView) -> ApprovalCallForm {
         operation: summary(&call.operation),
         is_too_long: arguments.len() > EDITABLE_BYTES,
         arguments,
+        edited: None,
+        fault: String::new(),
         fixed: (!fixed.is_empty()).then(|| Passage::of_value(&Value::Object(fixed))),
         sections: sections.collect(),
     }
@@ -157,23 +174,35 @@ struct ApprovalListRequest {
     limit: usize,
 }
 
-/// `GET /approvals`: what waits for people, the newest first.
+/// `GET /approvals`: what waits for people, the newest first. After an answer the page has no form: a second tap at the same
+/// place answers nothing that nobody has read.
 pub(in crate::http) async fn approvals(
     State(api): State<Api>,
     who: RequestCaller,
     asked: QueryParams,
 ) -> Result<Response, Problem> {
-    let offset = asked.number("offset")?.unwrap_or(0);
+    let page = list_waiting(&api, &who, asked.number("offset")?.unwrap_or(0)).await?;
+    if let Some(back) = asked.text("answered") {
+        let frame = PageFrame::new(&who, "/approvals", "Answered");
+        let answered = ApprovalAnsweredHtml { frame, waiting: page.total, back: local_path(back).to_owned() };
+        return Ok(render(StatusCode::OK, &answered));
+    }
+    Ok(render(StatusCode::OK, &approvals_page(&api, &who, &page)))
+}
+
+async fn list_waiting(api: &Api, who: &RequestCaller, offset: u64) -> Result<ApprovalPage, Problem> {
     let request = ApprovalListRequest { offset, limit: APPROVALS_SHOWN };
-    let page: ApprovalPage = read_output(operate(&api, &who, "v/ops/approval/list", to_json(&request)).await?)?;
+    read_output(operate(api, who, "v/ops/approval/list", to_json(&request)).await?)
+}
+
+fn approvals_page(api: &Api, who: &RequestCaller, page: &ApprovalPage) -> ApprovalsHtml {
     let now = api.venue.now();
-    let shown = ApprovalsHtml {
-        frame: PageFrame::new(&who, "/approvals", "Approvals").with_live(LiveUpdates::Every(REFRESH_SECONDS)),
+    ApprovalsHtml {
+        frame: PageFrame::new(who, "/approvals", "Approvals").with_live(LiveUpdates::Every(REFRESH_SECONDS)),
         approvals: page.items.iter().map(|approval| ApprovalCard::new(approval, now, "/approvals")).collect(),
         total: page.total,
         older: page.next.map(|next| format!("/approvals?offset={next}")).unwrap_or_default(),
-    };
-    Ok(render(StatusCode::OK, &shown))
+    }
 }
 
 /// `POST /approvals/{id}`: answers the approval that a page showed.
@@ -183,10 +212,34 @@ pub(in crate::http) async fn answer_approval(
     id: Path<String>,
     Form(fields): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
-    let next =
-        fields.iter().find(|(name, _)| name == "next").map_or("/approvals", |(_, path)| local_path(path)).to_owned();
-    approval_api::answer(state, who, id, JsonBody(to_json(&answer_of(fields)?))).await?;
-    see_other(&next)
+    let field = |name| fields.iter().find(|(known, _)| known == name).map(|(_, text)| text.clone());
+    let back = local_path(&field("next").unwrap_or_else(|| "/approvals".to_owned())).to_owned();
+    let edited = field("arguments");
+    let answer = match answer_of(fields) {
+        Ok(answer) => answer,
+        Err(problem) => return show_again(&state, &who, &id, edited, problem).await,
+    };
+    approval_api::answer(state, who, id, JsonBody(to_json(&answer))).await?;
+    see_other(&format!("/approvals?answered={}", percent_encode(&back)))
+}
+
+/// Shows an approval once more whose edited arguments can't be read, with what the person has written.
+async fn show_again(
+    api: &Api,
+    who: &RequestCaller,
+    id: &str,
+    edited: Option<String>,
+    problem: Problem,
+) -> Result<Response, Problem> {
+    let mut page = list_waiting(api, who, 0).await?;
+    page.items.retain(|approval| approval.id.as_str() == id);
+    let mut shown = ApprovalsHtml { older: String::new(), ..approvals_page(api, who, &page) };
+    let call = shown.approvals.first_mut().and_then(|approval| approval.call.as_mut());
+    let (Some(call), Some(edited)) = (call, edited) else { return Err(problem) };
+    call.fault = sentence(&problem.detail);
+    call.edited = Some(edited);
+    shown.frame = PageFrame::new(who, "/approvals", "Approvals");
+    Ok(render(problem.status, &shown))
 }
 
 /// Body of the API's request for an answer.

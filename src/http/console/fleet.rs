@@ -87,7 +87,8 @@ pub(in crate::http) async fn fleet(State(api): State<Api>, who: RequestCaller) -
         Err(reason) => format!("not counted: {reason}"),
     };
     let now = api.venue.now();
-    let (busy, slots) = workers.workers.iter().fold((0, 0), |(busy, slots), of| (busy + of.busy, slots + of.slots));
+    let live = workers.workers.iter().filter(|worker| worker.state != "silent");
+    let (busy, slots) = live.fold((0, 0), |(busy, slots), of| (busy + of.busy, slots + of.slots));
     let page = FleetHtml {
         frame: PageFrame::new(&who, "/fleet", "Fleet").with_live(LiveUpdates::Every(REFRESH_SECONDS)),
         queue,

@@ -48,6 +48,15 @@ pub(in crate::http) struct OffsetQuery {
     offset: Option<u64>,
 }
 
+/// Query of the page of what waits for people.
+#[derive(JsonSchema)]
+pub(in crate::http) struct ApprovalsPageQuery {
+    /// Entries before the page.
+    offset: Option<u64>,
+    /// Path of the page from which an approval was answered.
+    answered: Option<String>,
+}
+
 /// Query of the page of an agent.
 #[derive(JsonSchema)]
 pub(in crate::http) struct AgentPageQuery {

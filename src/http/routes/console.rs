@@ -62,7 +62,9 @@ fn agent_routes() -> Vec<Route> {
 fn other_routes() -> Vec<Route> {
     let offset = || schema_of::<console::queries::OffsetQuery>();
     vec![
-        route("get", "/approvals", RouteAccess::AnyCaller, console::approvals).with_value_reads().with_query(offset()),
+        route("get", "/approvals", RouteAccess::AnyCaller, console::approvals)
+            .with_value_reads()
+            .with_query(schema_of::<console::queries::ApprovalsPageQuery>()),
         route("post", "/approvals/{id}", RouteAccess::AnyCaller, console::answer_approval)
             .with_media_body(FORM, RouteSchema::Map),
         route("get", "/failures", RouteAccess::AnyCaller, console::failures).with_value_reads().with_query(offset()),

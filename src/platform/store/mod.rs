@@ -421,10 +421,10 @@ pub trait StoreInspection {
     #[repeat(Reads)]
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError>;
 
-    /// Returns how many sessions of all owners run a turn or wait for one, without those that wait for a suspended
-    /// agent.
+    /// Returns how many sessions of all owners run a turn or wait for one: those due by `until`, which a running one is by
+    /// its lease, and those that wait for a slot, without those of a suspended agent.
     #[repeat(Reads)]
-    async fn busy_sessions(&self) -> Result<u64, StoreError>;
+    async fn busy_sessions(&self, until: Millis) -> Result<u64, StoreError>;
 
     /// Returns the settings of the backend on which the guarantees depend.
     #[repeat(Reads)]

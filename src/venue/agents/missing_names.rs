@@ -37,10 +37,12 @@ async fn warnings_of_one(venue: &Venue, owner: &Owner, config: &AgentConfig) -> 
     for ServiceSecret { at, name, to } in service_secrets(config) {
         let stored: Option<SecretRecord> = venue.store.get(owner, &keys::secret(&name)).await?;
         let fault = match stored {
-            None => format!("no secret `{name}`: `trellis secret set {name} --host {}` stores it", to.host),
-            Some(record) if !record.stamp.hosts.permits(&to) => {
-                format!("secret `{name}` isn't bound to `{}`, and is not sent there", to.origin())
-            }
+            None => format!("no secret `{name}`: `trellis secret set {name} --host {}` stores it", to.host_rule()),
+            Some(record) if !record.stamp.hosts.permits(&to) => format!(
+                "secret `{name}` isn't bound to `{}`, and is not sent there: `trellis secret set {name} --host {} --overwrite`",
+                to.origin(),
+                to.host_rule()
+            ),
             Some(_) => continue,
         };
         found.push(format!("`tools[{at}].http.headers`: {fault}"));

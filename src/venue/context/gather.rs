@@ -11,15 +11,18 @@ use crate::domain::context::inputs::{Inputs, Layout, Moment, PromptFrame, Served
 use crate::domain::context::transcript_turn::TranscriptTurn;
 use crate::domain::context::{attach, entry, fill};
 use crate::domain::resource::HeldNamespaces;
-use crate::domain::tools::{ToolTable, TurnEnds, resolve, resolve_with};
+use crate::domain::tools::{NOT_IN_CATALOG, ToolTable, TurnEnds, resolve, resolve_with};
 use crate::domain::turn::TurnInput;
 use crate::domain::turn::scoped;
 use crate::domain::values::Resolver;
 use crate::store::StoreError;
 use crate::venue::Venue;
+use crate::venue::a2a_client::A2aEndpoint;
 use crate::venue::declared;
+use crate::venue::mcp_client::McpEndpoint;
 use crate::venue::operation::pin::PinReader;
 use crate::venue::operation::{Caller, CatalogView};
+use crate::venue::pinned::absence_reason;
 use crate::venue::resources::{self, scratchpad};
 use crate::venue::workspace::Workspace;
 use std::sync::Arc;
@@ -178,12 +181,32 @@ impl PromptView<'_> {
             published: catalog.publication_serials(),
         };
         if let Some(known) = venue.prompts.tools.get(&key) {
-            return known;
+            return self.with_reasons(known);
         }
         let table = resolve_with(&agent.config, &key.found, ends, values, catalog, &resources);
         let table = Arc::new(table.with_instances(&key.instances));
         venue.prompts.tools.insert(key, Arc::clone(&table));
-        table
+        self.with_reasons(table)
+    }
+
+    /// Says of tools elsewhere that aren't in the catalogue why their server couldn't be asked.
+    fn with_reasons(&self, table: Arc<ToolTable>) -> Arc<ToolTable> {
+        let Self { venue, turn_input, agent, .. } = *self;
+        let owner = &turn_input.owner;
+        let reason_of = |path: &str| {
+            let of_server = absence_reason::<McpEndpoint>(venue, owner, agent, path);
+            of_server.or_else(|| absence_reason::<A2aEndpoint>(venue, owner, agent, path))
+        };
+        let missing = table.refused.iter().enumerate().filter(|(_, (_, reason))| reason == NOT_IN_CATALOG);
+        let reasons: Vec<_> = missing.filter_map(|(at, (path, _))| Some((at, reason_of(path)?))).collect();
+        if reasons.is_empty() {
+            return table;
+        }
+        let mut told = ToolTable::clone(&table);
+        for (at, reason) in reasons {
+            told.refused[at].1 = reason;
+        }
+        Arc::new(told)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Stages 1 and 2: a submission from the queue or a direct one becomes an admission.
 
+mod admit;
 mod admit_span;
 mod job_messages;
 mod error;
 pub mod redrive;
+mod repeat_answer;
 mod replace;
 pub mod sender;
 mod submit;
@@ -14,11 +16,11 @@ use crate::domain::authority::grant;
 use crate::domain::decode::{self, DataError};
 use crate::domain::event::mailbox_key;
 use crate::domain::event::{
-    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, is_own_reply_subject, is_reply_allowed,
+    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, asked_hash, body_hash, is_own_reply_subject, is_reply_allowed,
     new_session_id,
 };
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, VenueIdSubject, sha256_hex};
-use crate::domain::job::{Job, JobHead, TaskRequest};
+use crate::domain::job::{JobHead, TaskRequest};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
@@ -33,14 +35,13 @@ use crate::domain::values::{Values, protected_keys};
 use crate::store::{Admit, EventKind, NewEvent, NewJob, StoreError};
 use crate::venue::Venue;
 use crate::venue::agents;
-use crate::venue::jobs;
 
-use crate::venue::outbox;
+pub use admit::admit;
 pub use admit_span::{AdmittedEvent, end_admit_span};
 use bytes::Bytes;
+pub use repeat_answer::repeat_answer;
 pub use error::{PreparationError, SubmissionError};
 pub use job_messages::check_accepts_message;
-pub use replace::admit;
 pub use submit::{SubmitError, SubmitReceipt, submit};
 
 /// A submission with its sender, its target and its time.
@@ -307,6 +308,7 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
     let Submission { loads, output_path, .. } = &arrival.submission;
     let request = TaskRequest {
         body_hash: body_hash(&arrival.agent, EventKind::Task, &arrival.submission, &arrival.by),
+        asked_hash: asked_hash(&arrival.agent, EventKind::Task, &arrival.submission, &arrival.by),
         had_values: !session_context.is_empty(),
         context_ids: context_ids.clone(),
         envelope: envelope.clone(),
@@ -366,24 +368,6 @@ pub fn new_job(head: &JobHead) -> NewJob {
 
 fn encode<T: serde::Serialize>(value: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("JSON values serialise"))
-}
-
-/// Sends the completion of an ended job once more, to whoever has submitted its task again: nothing else would answer
-/// it. As with any `replyTo`, nobody may listen.
-pub async fn repeat_answer(venue: &Venue, owner: &Owner, job: &JobId, reply_to: String) {
-    let answered = match jobs::get(venue, owner, job).await {
-        Ok(Some(Job { head, result: Some(result), .. })) => {
-            let answer = outbox::repeat_completion(&venue.key, &head, &result, reply_to);
-            let published = outbox::publish_shortened(&*venue.bus, &venue.key, owner, &answer).await;
-            published.map_err(|error| error.to_string())
-        }
-        // Its completion goes to the same subject: another one would have been a conflict.
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
-    };
-    if let Err(error) = answered {
-        tracing::warn!(%job, error, "duplicate not answered; its job can be read");
-    }
 }
 
 /// Returns the id and the submission of a published message. What only the venue may set, including ids of its own,

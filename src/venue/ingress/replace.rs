@@ -4,7 +4,7 @@ use crate::domain::decode;
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::quota::QuotaUsage;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
-use crate::store::{AdmissionOutcome, Admit, Intake, MailboxEntry, StoreError, keys};
+use crate::store::{Admit, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
 use crate::venue::jobs;
@@ -12,20 +12,10 @@ use crate::venue::jobs;
 /// Approximate bytes of the result of a replaced task.
 const CANCELLED_BYTES: u64 = 512;
 
-/// Admits an event; first cancels another task, if the agent's policy says so.
-pub async fn admit(venue: &Venue, request: &mut Admit) -> Result<AdmissionOutcome, StoreError> {
-    let answer = venue.store.admit(venue.now(), request).await?;
-    if answer.intake != Intake::ReplaceRunning {
-        return Ok(answer);
-    }
-    cancel_replaced(venue, request).await?;
-    venue.store.admit(venue.now(), request).await
-}
-
 /// Cancels the oldest open task of the session, and lets the new task be admitted without asking again. Later tasks
 /// stay. Nothing is cancelled if the task was admitted before, or if its id is of a task in another session. A crash
 /// between this and the admission cancels the next one, too.
-async fn cancel_replaced(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
+pub(super) async fn cancel_replaced(venue: &Venue, admit: &mut Admit) -> Result<(), StoreError> {
     let Some(event) = &mut admit.event else { return Ok(()) };
     event.may_replace = false;
     let (event, Some(job)) = (&*event, &event.job) else { return Ok(()) };

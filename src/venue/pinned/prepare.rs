@@ -171,6 +171,23 @@ async fn prepare_places<E: PinnedPlace>(
     join_all(wanted.iter().map(|place| prepare_place(venue, place, asking))).await.into_iter().collect()
 }
 
+/// Returns why the place that a path names couldn't be asked last; `None` if it could, or if the path names none.
+pub(crate) fn absence_reason<E: PinnedPlace>(
+    venue: &Venue,
+    owner: &Owner,
+    agent: &AgentRecord,
+    path: &str,
+) -> Option<String> {
+    let name = E::name_in(path)?;
+    let declared = E::list_declared(&agent.config).iter().find(|own| *E::name_of(own) == name);
+    let wanted = match declared {
+        Some(own) => WantedPlace::<E>::of_agent(owner, agent, own),
+        None => WantedPlace::of_venue(owner, E::places(venue).find(&name)?),
+    };
+    let (_, reason) = E::places(venue).find_known(&wanted.key)?.state().failure?;
+    Some(format!("{} `{name}` can't be asked: {reason}", E::WHAT))
+}
+
 fn place_in_path<E: PinnedPlace>(venue: &Venue, owner: &Owner, path: &str) -> Option<WantedPlace<E>> {
     let place = E::name_in(path).and_then(|name| E::places(venue).find(&name))?;
     Some(WantedPlace::of_venue(owner, place))

@@ -42,6 +42,10 @@ async fn listen(worker: &Worker) {
 }
 
 /// Returns the status of a submission's job and why it waits; `None`: no answer is sent.
+/// What is known of an id without a job: a refusal is kept in the queue alone.
+const NOT_ADMITTED: &str = "no job has this id: its message waits in the queue for a worker, or was refused, which \
+                            `trellis.out` and `replyTo` say, or was never sent";
+
 async fn answer(worker: &Worker, question: &JobQuestion) -> Option<SubmissionStatusView> {
     let (venue, owner) = (&*worker.venue, &question.owner);
     let (caller, is_verified) = verify_asker(worker, question).await.ok()?;
@@ -58,7 +62,8 @@ async fn answer(worker: &Worker, question: &JobQuestion) -> Option<SubmissionSta
     let is_seen = |job: &Job| caller.reader().visibility(&job.head) != JobVisibility::Nothing;
     // A caller who may see nothing of a job gets the answer about one that doesn't exist.
     let Some(mut job) = jobs::read_for_people(venue, owner, &id).await.ok()?.filter(is_seen) else {
-        let waiting = Some(WaitView::from(&WaitReason::NotAdmitted));
+        let waiting = WaitView { reason: NOT_ADMITTED.to_owned(), ..WaitView::from(&WaitReason::NotAdmitted) };
+        let waiting = Some(waiting);
         return Some(SubmissionStatusView { job: None, status: JobStatus::Pending, waiting, error: None });
     };
     waits::explain(venue, owner, &caller.reader(), &mut job).await.ok()?;

@@ -169,3 +169,39 @@ fn mock_llm_serves_rules_until_a_signal() {
     mock.signal("TERM");
     assert_eq!(mock.ended().code(), Some(0));
 }
+
+#[test]
+fn edited_rules_count_from_the_next_call_on() {
+    let up = Up::start();
+    up.agent("clerk", "[[rule]]\nthen = { text = \"old\" }\n");
+    assert_eq!(up.run(&["submit", "clerk", "x", "--wait=60s"]).ok(), "old");
+    up.file("clerk.rules", "[[rule]]\nthen = { text = \"newer\" }\n");
+    assert_eq!(up.run(&["submit", "clerk", "x", "--wait=60s"]).ok(), "newer");
+    up.file("clerk.rules", "[[rule]]\nthan = { text = \"broken\" }\n");
+    up.run(&["submit", "clerk", "x", "--wait=60s"]).expect(3, "rules file `clerk.rules`");
+    up.file("clerk.rules", "[[rule]]\nthen = { text = \"mended\" }\n");
+    assert_eq!(up.run(&["submit", "clerk", "x", "--wait=60s"]).ok(), "mended");
+}
+
+#[test]
+fn a_text_that_was_cut_off_is_said_to_be() {
+    let up = Up::start();
+    up.agent("teller", "[[rule]]\nthen = { text = \"Once upon a\", truncated = true }\n");
+    let done = up.run(&["submit", "teller", "x", "--wait=60s"]).expect(0, "limit of tokens cut this text off");
+    assert_eq!(done.out.trim(), "Once upon a");
+    let job = up.run(&["submit", "teller", "x"]).ok();
+    up.run(&["job", "wait", &job]).expect(0, "limit of tokens cut this text off");
+}
+
+#[test]
+fn the_advice_for_a_missing_secret_can_be_followed() {
+    let up = Up::start();
+    let tool = "[[tools]]\nname = \"look\"\ndescription = \"Looks.\"\n[tools.http]\nurl = \"http://127.0.0.1:9/look\"\nheaders = { Key = \"s/KEY\" }\n";
+    up.file("looker.toml", &format!("model = {{ provider = \"scripted\", name = \"echo\" }}\n{tool}"));
+    let applied = up.run(&["agent", "apply", "looker.toml"]).expect(0, "trellis secret set KEY --host 127.0.0.1:9`");
+    assert!(applied.err.contains("no secret `KEY`"), "{applied:?}");
+    up.file("value", "long enough to be a secret");
+    up.run(&["secret", "set", "KEY", "@value", "--host", "127.0.0.1:9"]).ok();
+    let applied = up.run(&["agent", "apply", "looker.toml"]).expect(0, "");
+    assert!(!applied.err.contains("KEY"), "{applied:?}");
+}

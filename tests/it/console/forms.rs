@@ -107,7 +107,13 @@ async fn a_call_is_approved_with_the_arguments_of_the_person() {
     let form = [("digest", digest.as_str()), ("shown", &shown), ("arguments", &edited), ("verdict", "approve")];
     let other = [("digest", "00"), form[1], form[2], form[3]];
     assert_eq!(console.answer(&approval_path(&page), &other).await.status.as_u16(), 409, "of another digest");
-    assert_eq!(console.post(&approval_path(&page), &form).await, "/approvals");
+    let broken = [form[0], form[1], ("arguments", "{\"value\": 7"), form[3]];
+    let again = console.answer(&approval_path(&page), &broken).await.body(400).as_str().unwrap().to_owned();
+    assert!(again.contains("Nothing was decided") && again.contains("{&#34;value&#34;: 7</textarea>"), "{again}");
+    let answered = console.post(&approval_path(&page), &form).await;
+    assert_eq!(answered, "/approvals?answered=%2Fapprovals");
+    let calm = console.page(&answered).await;
+    assert!(calm.contains("your answer is taken") && !calm.contains("<textarea"), "a second tap meets no form: {calm}");
     console.page_with(&job, "complete").await;
     assert_eq!(console.venue.read("w/paid").await, Some(json!([7])));
     let rejected = [form[0], ("verdict", "reject")];
@@ -123,7 +129,9 @@ async fn questions_are_answered_on_the_page_of_their_job() {
     let digest = hidden_field(&page, "digest");
     let form = [("digest", digest.as_str()), ("next", &job), ("choice:size", "L"), ("approval:sure", "yes")];
     let form: Vec<_> = form.into_iter().chain([("verdict", "answer")]).collect();
-    assert_eq!(console.post(&approval_path(&page), &form).await, job);
+    let answered = console.post(&approval_path(&page), &form).await;
+    assert_eq!(answered, format!("/approvals?answered={}", job.replace('/', "%2F")));
+    assert!(console.page(&answered).await.contains(&format!("href=\"{job}\"")));
     let page = console.page_with(&job, "complete").await;
     assert!(page.contains("size") && page.contains('L'), "{page}");
 }

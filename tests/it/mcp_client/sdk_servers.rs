@@ -1,5 +1,6 @@
 //! Servers of other people's libraries: the official SDKs of Python and of Node.js, and fastmcp.
 
+use super::login_server::log_in;
 use super::{ClientSite, shop_agent, told};
 use crate::support::port;
 use serde_json::json;
@@ -76,6 +77,23 @@ async fn the_python_sdks_server_is_called_in_both_revisions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_of_fastmcp_is_called_in_both_revisions() {
     use_shop("mcp_fast_shop.py", "fastmcp").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_logs_in_at_the_login_server_of_fastmcp() {
+    let Some(python) = installed("venv-mcp/bin/python") else { return };
+    let port = port::lasting();
+    let script = Path::new(ROOT).join("tests/clients/mcp_vault.py");
+    let _server = ServerProcess::start(Command::new(python).arg(script).arg(port.to_string()), port).await;
+    let site = ClientSite::new().await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    site.venue.agent("clerk", shop_agent(&url, json!({"timeout": 20}))).await;
+    let job = site.venue.run("clerk", "t1", json!("go")).await;
+    assert_eq!(site.outcomes(&job).await[0], ["unknown tool", "unknown tool"], "nobody has logged in");
+    let found = log_in(&site, "clerk").await.unwrap();
+    assert_eq!(found["ended"], json!(false), "{found}");
+    let job = site.venue.run("clerk", "t2", json!("go")).await;
+    assert_eq!(site.outcomes(&job).await, [vec!["ok"], vec!["ok"], vec![]], "{}", told(&job));
 }
 
 #[tokio::test(flavor = "multi_thread")]

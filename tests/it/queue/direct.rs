@@ -175,3 +175,53 @@ async fn what_was_acknowledged_survives_the_death_of_who_took_it() {
         missing.remove(completion["id"].as_str().unwrap());
     }
 }
+
+/// Inboxes of two runs of a producer; what one waits for in vain the other gets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_comes_again_with_another_inbox_is_the_same_task() {
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let (_worker, _serve, url) = fleet.start_all();
+    let http = |args: &[&str]| run(fleet.path(), &[args, &["--url", &url]].concat());
+    http(&["agent", "apply", "echo.toml"]).ok();
+    fleet.slow_agent("slow", 4_000);
+    http(&["agent", "apply", "slow.toml"]).ok();
+    let (client, context) = context_of(&fleet).await;
+    let subject = |kind: &str, agent: &str| format!("{}.{kind}.local.me.{agent}.task", fleet.prefix);
+    for (agent, first, again) in [("echo", "in", "do"), ("echo", "do", "in"), ("slow", "do", "do"), ("slow", "in", "in")] {
+        let id = format!("{agent}-{first}-{again}");
+        let send = async |kind: &str, body: Value| {
+            let inbox = client.new_inbox();
+            let mut answers = client.subscribe(inbox.clone()).await.unwrap();
+            client.flush().await.unwrap();
+            let mut body = body;
+            body["replyTo"] = inbox.into();
+            submit(&context, &subject(kind, agent), &id, body).await.unwrap();
+            async move {
+                let answer = timeout(LIMIT, answers.next()).await.expect("a completion").unwrap();
+                serde_json::from_slice::<Value>(&answer.payload).unwrap()
+            }
+        };
+        let one = send(first, json!({"input": "hi"})).await;
+        if agent == "echo" {
+            assert_eq!(one.await["status"], "COMPLETE", "{id}");
+            assert_eq!(send(again, json!({"input": "hi"})).await.await["status"], "COMPLETE", "{id}: it has ended");
+        } else {
+            let two = send(again, json!({"input": "hi"})).await;
+            let (one, two) = futures::join!(one, two);
+            assert_eq!((&one["status"], &two["status"]), (&json!("COMPLETE"), &json!("COMPLETE")), "{id}: it ran");
+            assert_eq!(one["job"], two["job"]);
+        }
+    }
+    // Without a subject for the answer it is the same task, too; another input isn't.
+    assert_eq!(http(&["submit", "echo", "hi", "--id", "echo-in-do", "--wait=60s"]).ok(), "hi");
+    http(&["submit", "echo", "ho", "--id", "echo-in-do"]).expect(6, "accepted before with another body");
+}
+
+#[test]
+fn a_submission_over_nats_prints_its_job() {
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    let (_worker, _serve, url) = fleet.start_all();
+    run(fleet.path(), &["agent", "apply", "echo.toml", "--url", &url]).ok();
+    let job = fleet.publish(&["submit", "echo", "hi"]).ok();
+    assert_eq!(run(fleet.path(), &["job", "wait", &job, "--url", &url]).ok(), "hi");
+}

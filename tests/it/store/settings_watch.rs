@@ -111,6 +111,37 @@ fn sessions_of_a_suspended_agent_are_no_work() {
     work_of_a_suspended_agent(&url, &|args| run(fleet.path(), &[args, &["--url", &url]].concat()));
 }
 
+/// An idle venue with an approval that nobody answers for an hour: more workers wouldn't help.
+fn work_that_waits_for_a_person(url: &str, cli: &dyn Fn(&[&str]) -> Done) {
+    cli(&["agent", "apply", "payer.toml"]).ok();
+    let job = cli(&["submit", "payer", "go"]).ok();
+    let end = Instant::now() + Duration::from_mins(1);
+    while !cli(&["approvals"]).ok().contains("payer") {
+        assert!(Instant::now() < end, "{}", cli(&["job", "get", &job]).ok());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    // A figure from before is five seconds old by then.
+    std::thread::sleep(Duration::from_secs(6));
+    work_becomes(url, |work| work["work"] == 0);
+}
+
+#[test]
+fn sessions_that_wait_for_a_person_are_no_work() {
+    const RULES: &str = "[[rule]]\nthen = { calls = [{ tool = \"pay\", arguments = { path = \"w/paid\", value = 1 } }] }\n";
+    const AGENT: &str = "model = { provider = \"scripted\", name = \"payer.rules\" }\n\
+        [[tools]]\noperation = \"v/ops/lattice/append\"\nname = \"pay\"\napproval = \"ask\"\n";
+    let up = Up::start();
+    up.file("payer.rules", RULES);
+    up.file("payer.toml", AGENT);
+    work_that_waits_for_a_person(&up.url, &|args| up.run(args));
+    let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
+    for (name, text) in [("payer.rules", RULES), ("payer.toml", AGENT)] {
+        std::fs::write(fleet.path().join(name), text).unwrap();
+    }
+    let (_worker, _serve, url) = fleet.start_all();
+    work_that_waits_for_a_person(&url, &|args| run(fleet.path(), &[args, &["--url", &url]].concat()));
+}
+
 #[test]
 fn work_over_http_and_the_queue_counts_in_a_fleet() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };

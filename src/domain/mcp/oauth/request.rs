@@ -123,20 +123,18 @@ impl GrantForm {
         self.0.push((key, Zeroizing::new(value)));
     }
 
-    /// Adds who the client is, where the form says it. `key` is its secret, or its signed token.
+    /// Adds who the client is. Its id is named with every method: the official Python SDK looks the client up by the form
+    /// before it reads the header. `key` is its secret, or its signed token.
     #[must_use]
     pub fn with_client(mut self, client: &OauthClient, key: Option<&str>) -> Self {
+        self.add("client_id", client.id.clone());
         match (client.method, key) {
-            (ClientAuthMethod::Basic, Some(_)) => {}
             (ClientAuthMethod::PrivateKey, Some(token)) => {
                 self.add("client_assertion_type", JWT_BEARER.to_owned());
                 self.add("client_assertion", token.to_owned());
             }
-            (ClientAuthMethod::Post, Some(secret)) => {
-                self.add("client_id", client.id.clone());
-                self.add("client_secret", secret.to_owned());
-            }
-            (ClientAuthMethod::Public, _) | (_, None) => self.add("client_id", client.id.clone()),
+            (ClientAuthMethod::Post, Some(secret)) => self.add("client_secret", secret.to_owned()),
+            (ClientAuthMethod::Basic | ClientAuthMethod::Public, _) | (_, None) => {}
         }
         self
     }
@@ -182,12 +180,12 @@ mod tests {
         let begin = "grant_type=client_credentials&resource=https%3A%2F%2Fh&scope=a";
         for (method, key, rest) in [
             (ClientAuthMethod::Public, None, "&client_id=me"),
-            (ClientAuthMethod::Basic, Some("k&k"), ""),
+            (ClientAuthMethod::Basic, Some("k&k"), "&client_id=me"),
             (ClientAuthMethod::Post, Some("k&k"), "&client_id=me&client_secret=k%26k"),
             (
                 ClientAuthMethod::PrivateKey,
                 Some("t"),
-                "&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer&client_assertion=t",
+                "&client_id=me&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer&client_assertion=t",
             ),
         ] {
             let form = form().with_client(&client(method), key);

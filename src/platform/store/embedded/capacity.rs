@@ -147,8 +147,8 @@ pub(super) fn wake_all(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Durat
 
 /// Returns how many sessions of all owners are due, run or wait for a slot; without those of suspended agents that wait,
 /// which no worker runs.
-pub(super) fn count_busy(tx: &Tx<'_>) -> Result<u64, StoreFault> {
-    let mut busy = tx.index().count_due();
+pub(super) fn count_busy(tx: &Tx<'_>, until: Millis) -> Result<u64, StoreFault> {
+    let mut busy = tx.index().count_due(until);
     for (owner, agent, waiting) in tx.index().waiting_sessions() {
         let gate = docs::get(tx, owner, &keys::agent_gate_of(agent))?.value;
         if gate.and_then(|line| Gate::decode(&line)).is_none_or(|gate| gate.status != GateStatus::Suspended) {

@@ -245,9 +245,10 @@ impl Index {
         (first, due.next().is_some())
     }
 
-    /// Returns how many sessions of all owners are due or run.
-    pub(super) fn count_due(&self) -> u64 {
-        self.owners.values().map(|owner| owner.due.len() as u64).sum()
+    /// Returns how many sessions of all owners are due by `until`.
+    pub(super) fn count_due(&self, until: Millis) -> u64 {
+        let due = |owner: &OwnerIndex| owner.due.iter().take_while(|(at, _)| *at <= until.0).count();
+        self.owners.values().map(|owner| due(owner) as u64).sum()
     }
 
     /// Returns how many sessions of each agent wait for a slot, with the tokens of owner and agent.

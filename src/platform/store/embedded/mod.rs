@@ -468,8 +468,8 @@ impl StoreInspection for EmbeddedStore {
         copied.map_err(died)?
     }
 
-    async fn busy_sessions(&self) -> Result<u64, StoreError> {
-        self.call(move |tx| capacity::count_busy(tx)).await
+    async fn busy_sessions(&self, until: Millis) -> Result<u64, StoreError> {
+        self.call(move |tx| capacity::count_busy(tx, until)).await
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {

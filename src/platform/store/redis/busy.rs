@@ -5,6 +5,7 @@ use super::connection::Pool;
 use super::keyspace::Keyspace;
 use crate::domain::gate::{Gate, GateStatus};
 use crate::domain::ids::Owner;
+use crate::domain::time::Millis;
 use crate::store::{StoreError, keys};
 use redis::{Cmd, Value};
 
@@ -14,7 +15,7 @@ const OWNERS_PER_SHARD: isize = 1_000;
 const AT_ONCE: usize = 256;
 
 /// Implements [`crate::store::StoreInspection::busy_sessions`]. Each owner is counted at its own moment.
-pub(super) async fn count_sessions(pool: &Pool, space: &Keyspace) -> Result<u64, StoreError> {
+pub(super) async fn count_sessions(pool: &Pool, space: &Keyspace, until: Millis) -> Result<u64, StoreError> {
     let due = |shard| key_cmd("ZRANGE", &space.due(shard)).arg(0).arg(OWNERS_PER_SHARD - 1).clone();
     let mut bases = Vec::new();
     for mut owners in run_all(pool, space.shards().iter().map(due).collect()).await? {
@@ -24,7 +25,8 @@ pub(super) async fn count_sessions(pool: &Pool, space: &Keyspace) -> Result<u64,
         }
     }
     let agents = bases.iter().map(|base| key_cmd("SMEMBERS", &format!("{base}:waiting"))).collect();
-    let mut counts: Vec<Cmd> = bases.iter().map(|base| key_cmd("ZCARD", &format!("{base}:due"))).collect();
+    let due = |base| key_cmd("ZCOUNT", &format!("{base}:due")).arg("-inf").arg(until.0).clone();
+    let mut counts: Vec<Cmd> = bases.iter().map(due).collect();
     let (mut queues, mut gates) = (Vec::new(), Vec::new());
     for (base, mut waiting) in bases.iter().zip(run_all(pool, agents).await?) {
         while !waiting.is_empty() {

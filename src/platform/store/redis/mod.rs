@@ -451,8 +451,8 @@ impl StoreInspection for RedisStore {
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
-    async fn busy_sessions(&self) -> Result<u64, StoreError> {
-        busy::count_sessions(&self.pool, &self.keys).await
+    async fn busy_sessions(&self, until: Millis) -> Result<u64, StoreError> {
+        busy::count_sessions(&self.pool, &self.keys, until).await
     }
 
     async fn settings(&self) -> Result<Vec<BackendSetting>, StoreError> {
