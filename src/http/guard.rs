@@ -210,8 +210,8 @@ fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>)
     let status = response.status();
     // Errors of other protocols have forms of their own.
     let media = response.headers().get(header::CONTENT_TYPE);
-    let has_form = media
-        .is_some_and(|media| media.as_bytes().ends_with(b"json") || media.as_bytes().starts_with(b"text/html"));
+    let has_form =
+        media.is_some_and(|media| media.as_bytes().ends_with(b"json") || media.as_bytes().starts_with(b"text/html"));
     if has_form || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }

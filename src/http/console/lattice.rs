@@ -79,14 +79,9 @@ pub(super) fn path_address(path: &str) -> String {
     format!("/lattice/{}", parts.join("/"))
 }
 
-/// A path without its last key; a slash inside a key, written as `\/`, doesn't end it.
-pub(super) struct ParentPath<'a>(pub(super) &'a str);
-
-impl<'a> ParentPath<'a> {
-    /// Finds the path above another one; a namespace is above itself.
-    pub(super) fn new(path: &'a str) -> Self {
-        Self(key_ends(path).rev().nth(1).map_or(path, |end| &path[..end]))
-    }
+/// Returns the path above another one; a namespace is above itself. A slash inside a key, written as `\/`, doesn't end it.
+pub(super) fn parent_path(path: &str) -> &str {
+    key_ends(path).rev().nth(1).map_or(path, |end| &path[..end])
 }
 
 /// Returns the places at which the keys of a path end.
@@ -218,7 +213,7 @@ mod tests {
         assert_eq!(trail, expected.map(|(name, address)| (name.to_owned(), address.to_owned())));
         let names: Vec<_> = path_trail("w/a\\/b/c").into_iter().map(|link| link.name).collect();
         assert_eq!(names, ["w", "a\\/b", "c"]);
-        let parents = ["w/a/b", "w/a\\/b", "w"].map(|path| ParentPath::new(path).0);
+        let parents = ["w/a/b", "w/a\\/b", "w"].map(parent_path);
         assert_eq!(parents, ["w/a", "w", "w"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Forms on the page of a value: to write it under its version, to create a key below it, and to delete it.
 
-use super::lattice::{ParentPath, path_address, read_page};
+use super::lattice::{parent_path, path_address, read_page};
 use super::page::{render, see_other};
 use super::text::{editable_json, sentence, size_text};
 use crate::domain::authority::Authority;
@@ -59,6 +59,8 @@ pub(super) struct ValueDraft {
     pub(super) version: u64,
     /// Why it was not written; empty if nothing was refused.
     pub(super) fault: String,
+    /// What became of the value since the person opened it; empty if it is the same.
+    pub(super) change: String,
 }
 
 /// Forms of one page.
@@ -87,8 +89,16 @@ impl ValueDraft {
 
     /// Takes over what a person has entered, and keeps the version that is stored now.
     fn with_entries(self, refused: RefusedForm) -> Self {
-        let LatticeForm { key, text, kind, .. } = refused.form;
-        Self { key, text, is_json: kind != "text", fault: refused.fault, ..self }
+        let LatticeForm { key, text, kind, version: opened, .. } = refused.form;
+        let change = match (opened, self.version) {
+            (opened, stored) if opened == stored => String::new(),
+            (0, stored) => format!("The value was created meanwhile: it has version {stored}."),
+            (_, 0) => "The value was deleted meanwhile.".to_owned(),
+            (opened, stored) => {
+                format!("The value was changed meanwhile: you opened version {opened}, stored is version {stored}.")
+            }
+        };
+        Self { key, text, is_json: kind != "text", fault: refused.fault, change, ..self }
     }
 }
 
@@ -180,10 +190,10 @@ pub(in crate::http) async fn change_value(
     let target = match form.action.as_str() {
         "delete" => {
             operate(&api, &who, "v/ops/lattice/delete", to_json(&LatticeDeletion { path })).await?;
-            return see_other(&path_address(ParentPath::new(path).0));
+            return see_other(&path_address(parent_path(path)));
         }
         "write" => path.to_owned(),
-        "create" => format!("{path}/{}", form.key.trim().trim_matches('/')),
+        "create" => format!("{path}/{}", form.key.trim_matches('/')),
         _ => return Err(Problem::bad_request("field `action`: expected `write`, `create` or `delete`")),
     };
     match write_form(&api, &who, &target, &form).await {
@@ -199,6 +209,10 @@ pub(in crate::http) async fn change_value(
 }
 
 async fn write_form(api: &Api, who: &RequestCaller, path: &str, form: &LatticeForm) -> Result<(), Problem> {
+    // Without a key the path would be that of the map itself.
+    if form.action == "create" && form.key.trim_matches('/').trim().is_empty() {
+        return Err(Problem::bad_request("the key is empty: name the value that is created"));
+    }
     let request = LatticeWrite { path, value: form_value(form)?, expect: form.version };
     operate(api, who, "v/ops/lattice/write", to_json(&request)).await?;
     Ok(())
@@ -252,8 +266,11 @@ mod tests {
             can: "crud/read".into(),
         }]));
         assert_eq!(ValueForms::new(&reader, "w/a", &keys, &found, None), ValueForms::default());
-        let refused = RefusedForm { form: form("json", "[7]"), fault: "it has changed".into() };
+        let refused = RefusedForm { form: form("json", "[7]"), fault: "not JSON".into() };
         let kept = ValueForms::new(&all, "w/a", &keys, &found, Some(refused)).edit.unwrap();
-        assert_eq!((kept.text.as_str(), kept.version, kept.fault.as_str()), ("[7]", 3, "it has changed"));
+        assert_eq!((kept.text.as_str(), kept.version, kept.change.as_str()), ("[7]", 3, ""));
+        let opened = RefusedForm { form: LatticeForm { version: 2, ..form("json", "1") }, fault: "conflict".into() };
+        let kept = ValueForms::new(&all, "w/a", &keys, &found, Some(opened)).edit.unwrap();
+        assert_eq!(kept.change, "The value was changed meanwhile: you opened version 2, stored is version 3.");
     }
 }

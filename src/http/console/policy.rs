@@ -3,7 +3,7 @@
 
 use super::agent::AgentIdRequest;
 use super::agents::agent_address;
-use super::figures::TimeText;
+use super::figures::{TimeText, count_text};
 use super::page::{PageFrame, render};
 use super::text::{sentence, summary};
 use crate::domain::authority::Capability;
@@ -39,7 +39,8 @@ struct PolicyHtml {
     approvals: CapabilityList,
     /// The newest revocations, the newest first.
     revocations: Vec<RevocationRow>,
-    revocations_total: usize,
+    /// Number of revocations and how many are shown, in words.
+    revocations_found: String,
     own: CapabilityList,
     /// Paths that were revoked from the reader.
     own_revoked: Vec<String>,
@@ -120,7 +121,7 @@ pub(in crate::http) async fn policy(
         roots: CapabilityList::new(policy.roots.as_deref()),
         approvals: CapabilityList::new(Some(&policy.approvals)),
         revocations: newest.map(|revocation| revocation_row(revocation, now)).collect(),
-        revocations_total: policy.revocations.len(),
+        revocations_found: revocations_text(policy.revocations.len()),
         own: CapabilityList::new(authority.capabilities().as_deref()),
         own_revoked: authority.revocations().iter().map(|gone| summary(gone.as_str())).collect(),
         holders,
@@ -167,6 +168,15 @@ fn holder_row(agent: &AgentRecordView) -> Result<HolderRow, Problem> {
     })
 }
 
+fn revocations_text(total: usize) -> String {
+    let all = count_text(total as u64, "revocation");
+    if total > REVOCATIONS_SHOWN {
+        format!("The newest {REVOCATIONS_SHOWN} of {all}.")
+    } else {
+        format!("{all}, the newest first.")
+    }
+}
+
 fn revocation_row(revocation: &RevocationView, now: Millis) -> RevocationRow {
     let holder = revocation.holder.as_ref().map(|holder| format!("holder {holder}"));
     let grant = revocation.grant.as_ref().map(|grant| format!("grant {grant}"));
@@ -192,5 +202,7 @@ mod tests {
         assert_eq!((list.lines.len(), list.left_out, list.is_unlimited), (CAPABILITIES_SHOWN, 2, false));
         assert_eq!(list.lines[0], "crud/read on everything");
         assert!(CapabilityList::new(None).is_unlimited);
+        assert_eq!(revocations_text(1), "1 revocation, the newest first.");
+        assert_eq!(revocations_text(1_000), "The newest 200 of 1,000 revocations.");
     }
 }

@@ -54,6 +54,8 @@ struct PathUseRow {
     /// Path to which the bytes were copied; empty for none.
     into: String,
     bytes: String,
+    /// What happened at `removed`.
+    event: &'static str,
     removed: Option<TimeText>,
 }
 
@@ -118,6 +120,7 @@ fn path_use_row(path_use: &PathUseView, now: Millis) -> PathUseRow {
         through: summary(&path_use.through),
         into: path_use.into.as_deref().map(summary).unwrap_or_default(),
         bytes: size_text(path_use.bytes),
+        event: if is_outside { "copied" } else { "deleted" },
         removed: path_use.removed.map(|removed| TimeText::new(removed, now)),
     }
 }

@@ -28,14 +28,15 @@ then = { fault = "bad_request" }
 then = { text = "told: {{tool_result}}" }
 "#;
 
-struct Console {
-    venue: TestVenue,
-    server: Server,
+/// The console of a venue without tokens, with a worker.
+pub(super) struct Console {
+    pub(super) venue: TestVenue,
+    pub(super) server: Server,
     _dir: tempfile::TempDir,
 }
 
 impl Console {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let (venue, dir) = TestVenue::embedded(RULES).await;
         venue.worker();
         let mut server = Server::of(Arc::clone(&venue.venue)).await;
@@ -43,18 +44,18 @@ impl Console {
         Self { venue, server, _dir: dir }
     }
 
-    async fn page(&self, path: &str) -> String {
+    pub(super) async fn page(&self, path: &str) -> String {
         self.server.get(path).await.body(200).as_str().unwrap().to_owned()
     }
 
     /// Sends a form of a page; the answer leads to this path.
-    async fn post(&self, path: &str, form: &[(&str, &str)]) -> String {
+    pub(super) async fn post(&self, path: &str, form: &[(&str, &str)]) -> String {
         let answer = self.answer(path, form).await;
         assert_eq!(answer.status.as_u16(), 303, "{path}: {}", answer.body);
         answer.header("location").to_owned()
     }
 
-    async fn answer(&self, path: &str, form: &[(&str, &str)]) -> Answer {
+    pub(super) async fn answer(&self, path: &str, form: &[(&str, &str)]) -> Answer {
         let fields: Vec<String> =
             form.iter().map(|(name, text)| format!("{name}={}", super::form_text(text))).collect();
         let url = self.server.url.clone();
@@ -63,7 +64,7 @@ impl Console {
     }
 
     /// The page once it has a text.
-    async fn page_with(&self, path: &str, text: &str) -> String {
+    pub(super) async fn page_with(&self, path: &str, text: &str) -> String {
         let mut page = String::new();
         for _ in 0..1_000 {
             page = self.page(path).await;
@@ -77,7 +78,7 @@ impl Console {
 }
 
 /// The value of a hidden field.
-fn hidden_field(page: &str, name: &str) -> String {
+pub(super) fn hidden_field(page: &str, name: &str) -> String {
     let start = format!("name=\"{name}\" value=\"");
     let rest = page.split_once(start.as_str()).unwrap_or_else(|| panic!("no field `{name}` in {page}")).1;
     let text = rest.split_once('"').unwrap().0;
