@@ -125,7 +125,7 @@ impl ValueForms {
         if is_value && authority.permits("crud/write", &place).is_ok() {
             match draft_of(found) {
                 Ok(draft) => forms.edit = Some(draft),
-                Err(note) => forms.note = note,
+                Err(reason) => forms.note = reason.to_string(),
             }
         }
         if let Some(refused) = refused {
@@ -137,20 +137,28 @@ impl ValueForms {
     }
 }
 
-/// Returns the draft of what is at a path, or why it has no form.
-fn draft_of(found: &ValueView) -> Result<ValueDraft, String> {
-    let largest = || format!("It is too large for a form, which takes {}.", size_text(EDITABLE_BYTES));
+/// Why a value that the reader may write has no form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum NoFormError {
+    /// The value has more than [`EDITABLE_BYTES`].
+    #[error("it is too large for a form, which takes {}", size_text(EDITABLE_BYTES))]
+    TooLarge,
+    /// A version of the whole, which a form could name, doesn't exist.
+    #[error("its entries have versions of their own, edit them one by one")]
+    InParts,
+}
+
+/// Returns the draft of what is at a path.
+fn draft_of(found: &ValueView) -> Result<ValueDraft, NoFormError> {
     if !found.exists {
         return Ok(ValueDraft { is_json: true, ..ValueDraft::default() });
     }
     if found.truncated == Some(true) {
-        return Err(largest());
+        return Err(NoFormError::TooLarge);
     }
-    let Some(version) = found.version else {
-        return Err("Its entries have versions of their own: edit them one by one.".to_owned());
-    };
+    let version = found.version.ok_or(NoFormError::InParts)?;
     let draft = ValueDraft::of_value(found.value.as_ref().unwrap_or(&Value::Null), version);
-    if draft.text.len() > EDITABLE_BYTES { Err(largest()) } else { Ok(draft) }
+    if draft.text.len() > EDITABLE_BYTES { Err(NoFormError::TooLarge) } else { Ok(draft) }
 }
 
 /// Arguments of `v/ops/lattice/write`.
@@ -260,6 +268,11 @@ mod tests {
         let edit = forms("w/a").edit.map(|draft| (draft.text, draft.version));
         assert_eq!(edit, Some(("x".to_owned(), 3)));
         assert_eq!((forms("w").edit, forms("w").create), (None, Some(ValueDraft::default())));
+        let in_parts = ValueView { version: None, ..found.clone() };
+        let forms_of = |found| ValueForms::new(&all, "w/a", &keys, found, None);
+        assert_eq!((forms_of(&in_parts).edit, forms_of(&in_parts).note.starts_with("its entries")), (None, true));
+        let large = ValueView { value: Some(json!("x".repeat(EDITABLE_BYTES + 1))), ..found.clone() };
+        assert_eq!(forms_of(&large).note, "it is too large for a form, which takes 100.0 kB");
         assert_eq!(forms("j/1"), ValueForms::default());
         let reader = Authority::new(Some(vec![crate::domain::authority::Capability {
             with: "w".into(),

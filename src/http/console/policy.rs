@@ -35,13 +35,13 @@ const REVOCATIONS_SHOWN: usize = 200;
 #[template(path = "policy.html", config = "src/http/console/askama.toml")]
 struct PolicyHtml {
     frame: PageFrame,
-    roots: CapabilityList,
-    approvals: CapabilityList,
+    roots: CapabilityLines,
+    approvals: CapabilityLines,
     /// The newest revocations, the newest first.
     revocations: Vec<RevocationRow>,
     /// Number of revocations and how many are shown, in words.
     revocations_found: String,
-    own: CapabilityList,
+    own: CapabilityLines,
     /// Paths that were revoked from the reader.
     own_revoked: Vec<String>,
     holders: Vec<HolderRow>,
@@ -52,7 +52,7 @@ struct PolicyHtml {
 }
 
 /// Capabilities for people, a line each.
-struct CapabilityList {
+struct CapabilityLines {
     /// Whether nothing limits.
     is_unlimited: bool,
     lines: Vec<String>,
@@ -77,12 +77,12 @@ struct HolderRow {
     name: String,
     address: String,
     /// Capabilities of its configuration.
-    caps: CapabilityList,
+    caps: CapabilityLines,
     /// Capabilities of whoever configured it.
-    creator: CapabilityList,
+    creator: CapabilityLines,
 }
 
-impl CapabilityList {
+impl CapabilityLines {
     /// Makes the lines of a list; `None` is no limit.
     fn new(caps: Option<&[Capability]>) -> Self {
         let all = caps.unwrap_or_default();
@@ -118,11 +118,11 @@ pub(in crate::http) async fn policy(
     let newest = policy.revocations.iter().rev().take(REVOCATIONS_SHOWN);
     let page = PolicyHtml {
         frame: PageFrame::new(&who, "/policy", "Policy"),
-        roots: CapabilityList::new(policy.roots.as_deref()),
-        approvals: CapabilityList::new(Some(&policy.approvals)),
+        roots: CapabilityLines::new(policy.roots.as_deref()),
+        approvals: CapabilityLines::new(Some(&policy.approvals)),
         revocations: newest.map(|revocation| revocation_row(revocation, now)).collect(),
         revocations_found: revocations_text(policy.revocations.len()),
-        own: CapabilityList::new(authority.capabilities().as_deref()),
+        own: CapabilityLines::new(authority.capabilities().as_deref()),
         own_revoked: authority.revocations().iter().map(|gone| summary(gone.as_str())).collect(),
         holders,
         withheld,
@@ -163,8 +163,8 @@ fn holder_row(agent: &AgentRecordView) -> Result<HolderRow, Problem> {
     Ok(HolderRow {
         name: agent.agent_id.to_string(),
         address: agent_address(agent.agent_id.as_str()),
-        caps: CapabilityList::new(caps.as_deref()),
-        creator: CapabilityList::new(agent.creator_caps.as_deref()),
+        caps: CapabilityLines::new(caps.as_deref()),
+        creator: CapabilityLines::new(agent.creator_caps.as_deref()),
     })
 }
 
@@ -198,10 +198,10 @@ mod tests {
     #[test]
     fn a_long_list_says_how_much_it_leaves_out() {
         let cap = Capability { with: String::new(), can: "crud/read".into() };
-        let list = CapabilityList::new(Some(&vec![cap; CAPABILITIES_SHOWN + 2]));
+        let list = CapabilityLines::new(Some(&vec![cap; CAPABILITIES_SHOWN + 2]));
         assert_eq!((list.lines.len(), list.left_out, list.is_unlimited), (CAPABILITIES_SHOWN, 2, false));
         assert_eq!(list.lines[0], "crud/read on everything");
-        assert!(CapabilityList::new(None).is_unlimited);
+        assert!(CapabilityLines::new(None).is_unlimited);
         assert_eq!(revocations_text(1), "1 revocation, the newest first.");
         assert_eq!(revocations_text(1_000), "The newest 200 of 1,000 revocations.");
     }
