@@ -2,8 +2,11 @@
 
 use super::Site;
 use super::forms::{Console, hidden_field};
+use crate::support::venue::TestVenue;
 use reqwest::Method;
 use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The text of the page after a form was refused.
 async fn refused(console: &Console, path: &str, form: &[(&str, &str)], status: u16) -> String {
@@ -120,4 +123,33 @@ async fn who_saw_a_path_is_told_to_readers_of_all_agents() {
     let form = [("action", "write"), ("kind", "text"), ("text", "x"), ("version", "7")];
     let page = site.post("/lattice/w/doc/rule", &writer, &form).await.text(409);
     assert!(page.contains("version conflict") && !page.contains("pay"), "who may not read is told the reason: {page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uses_that_a_reader_may_not_see_are_counted() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.worker();
+    let site = Site::of(Arc::clone(&venue.venue)).await;
+    let ann = site.token("acme/ann", &json!({}));
+    let write = json!({"operation": "v/ops/lattice/write", "input": {"path": "w/pay/salary", "value": "99,000"}});
+    site.api(Method::POST, "run", &ann, &write).await;
+    let agent = json!({"model": {"provider": "scripted", "name": "echo"}, "context": ["w/pay/salary"]});
+    site.api(Method::PUT, "agents/clerk", &ann, &agent).await;
+    let job = site.job(&ann, "go").await;
+    let mut page = String::new();
+    for _ in 0..1_000 {
+        page = site.open(&format!("/jobs/{job}"), &ann).await.text(200);
+        if page.contains("state complete") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(page.contains("state complete"), "{page}");
+    let seen = "/lattice/w/pay/salary?seen=1";
+    let all = site.open(seen, &ann).await.text(200);
+    assert!(all.contains("version 1") && !all.contains("can't be shown"), "{all}");
+    let reader = site.token("acme/ann", &json!({"att": [{"with": "g", "can": "crud/read"}]}));
+    let some = site.open(seen, &reader).await.text(200);
+    assert!(some.contains("1 more use can't be shown"), "{some}");
+    assert!(!some.contains("version 1") && !some.contains("No turn has shown"), "{some}");
 }
