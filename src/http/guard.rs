@@ -204,12 +204,14 @@ async fn authorise_request(api: &Api, mut parts: Parts, access: RouteAccess) -> 
     Ok(parts)
 }
 
-/// Gives the framework's own errors (wrong method, bad path escape, …) the form of all others.
+/// Gives the framework's own errors (wrong method, bad path escape, …) the form of all others. A page of the console
+/// that is an error keeps its form.
 fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>) -> Response {
     let status = response.status();
     // Errors of other protocols have forms of their own.
     let media = response.headers().get(header::CONTENT_TYPE);
-    let has_form = media.is_some_and(|media| media.as_bytes().ends_with(b"json"));
+    let has_form =
+        media.is_some_and(|media| media.as_bytes().ends_with(b"json") || media.as_bytes().starts_with(b"text/html"));
     if has_form || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }

@@ -226,23 +226,33 @@ pub(super) async fn list_path_uses(
     asked: QueryParams,
 ) -> Result<Response, Problem> {
     let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
-    let path = traced_path(path)?;
     let one = asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?;
+    Ok(axum::Json(read_path_uses(&api, &who, path, one.as_ref()).await?).into_response())
+}
+
+/// Reads the turns in which bytes of a path reached a model, of one agent or of all, as the caller may see them.
+pub(super) async fn read_path_uses(
+    api: &Api,
+    who: &RequestCaller,
+    path: &str,
+    one: Option<&AgentId>,
+) -> Result<WhyView, Problem> {
+    let path = traced_path(path)?;
     let _permit = api.venue.prompts.trails.acquire().await;
-    let all = agents_from(&api, &who, one.as_ref()).await?;
+    let all = agents_from(api, who, one).await?;
     let TraceResult { mut turns, incomplete } = path_uses::trace(&*api.venue.store, who.owner(), &all, &path).await?;
-    if let Some(one) = &one {
+    if let Some(one) = one {
         turns.retain(|path_use| path_use.agent == one.as_str());
         if turns.is_empty() {
             // A removed agent has no record, but may have turns.
-            parse_agent(&api, &who, one.as_str()).await?;
+            parse_agent(api, who, one.as_str()).await?;
         }
     }
     let found = turns.len();
     turns.retain(|path_use| path_use.may_be_named_to(&who.caller.reading_authority()));
     let hidden = found - turns.len();
     let turns = turns.into_iter().map(PathUseView::from).collect();
-    Ok(axum::Json(WhyView { path, turns, hidden, incomplete }).into_response())
+    Ok(WhyView { path, turns, hidden, incomplete })
 }
 
 /// `POST agents/{id}/context`: previews the next turn of a session, by default the first of a new one.

@@ -1,6 +1,8 @@
 """A person at the console, in Chromium: gives tasks, watches them end, opens a turn, approves on a phone.
 
-usage: console_browser.py URL FOLDER
+usage: console_browser.py URL FOLDER AXE
+
+AXE is the file of axe-core, which judges every page in both colour schemes and on a phone.
 
 It prints `kill` when the server is to be killed and started again, and goes on at the next line of stdin.
 """
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect, sync_playwright
 
-URL, FOLDER = sys.argv[1], Path(sys.argv[2])
+URL, FOLDER, AXE = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 PHONE = {"width": 390, "height": 844}
 LIMIT_MS = 60_000
 
@@ -108,12 +110,117 @@ def take_pictures(browser, scheme, problems):
         ("/failures", "failures"),
         ("/fleet", "fleet"),
         ("/lattice/w", "lattice"),
+        ("/lattice/w/rule", "value"),
+        ("/timers", "timers"),
+        ("/secrets", "secrets"),
+        ("/policy", "policy"),
         ("/sign-in", "sign-in"),
     ]:
         page.goto(f"{URL}{path}")
         fits(page)
         picture(page, f"{scheme}-{name}")
     page.close()
+
+
+def open_part(page, name):
+    page.locator("summary").filter(has_text=name).click()
+
+
+def edit_a_value(browser, problems):
+    pages = [browser.new_page() for _ in range(2)]
+    for page, text in zip(pages, ["Pay on the first day.", "Never pay."]):
+        watch(page, problems)
+        page.set_default_timeout(LIMIT_MS)
+        page.goto(f"{URL}/lattice/w/rule")
+        open_part(page, "Edit the value")
+        page.locator("#edit textarea").fill(text)
+    for page in pages:
+        page.get_by_role("button", name="Save over version").click()
+        page.wait_for_load_state()
+    first, second = pages
+    expect(first.locator("pre")).to_have_text("Pay on the first day.")
+    expect(second.get_by_role("alert")).to_contain_text("version conflict")
+    expect(second.locator("#edit textarea")).to_have_value("Never pay.")
+    picture(second, "conflict")
+    second.get_by_role("button", name="Save over version").click()
+    expect(second.locator("pre")).to_have_text("Never pay.")
+    second.get_by_role("link", name="Who saw this").click()
+    expect(second.locator("table.rows")).to_contain_text("slow / ")
+    picture(second, "seen")
+    # A browser reports each answer that is an error: the conflict was one.
+    problems[:] = [problem for problem in problems if "409" not in problem]
+    for page in pages:
+        page.close()
+
+
+def keep_timers_and_secrets(page):
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.wait_for_url("**/timers")
+    expect(page.locator("table.rows tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="Cancel the timer").first.click()
+    expect(page.locator("table.rows tbody tr")).to_have_count(1)
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.wait_for_url("**/secrets")
+    page.get_by_label("Name, of letters").fill("SHOP")
+    page.locator("input[type=password]").fill("planted-value")
+    page.get_by_label("Hosts that it").fill("api.example.com")
+    page.get_by_role("button", name="Store").click()
+    expect(page.locator("table.rows")).to_contain_text("SHOP")
+    assert "planted" not in page.content()
+
+
+# Pages with each kind of content, besides those of one job and one turn.
+JUDGED = [
+    "/",
+    "/?status=FAILED&q=delta",
+    "/agents",
+    "/agents/slow",
+    "/approvals",
+    "/failures",
+    "/timers?all=true",
+    "/lattice",
+    "/lattice/w",
+    "/lattice/w/rule",
+    "/lattice/w/none",
+    "/lattice/w/rule?seen=1",
+    "/secrets",
+    "/policy",
+    "/fleet",
+    "/sign-in",
+    "/jobs/none",
+]
+
+
+def paths_of_one_job(page):
+    page.goto(f"{URL}/agents/slow")
+    turn = page.locator("#turns a").first.get_attribute("href")
+    page.goto(f"{URL}{turn}")
+    job = page.locator("a[href^='/jobs/']").first.get_attribute("href")
+    return [job, turn]
+
+
+def judge(browser, paths):
+    """Lets axe-core look at pages with all that opens open; in a context without the policy, which forbids its script."""
+    source, faults = AXE.read_text(), []
+    for scheme, size in [("light", None), ("dark", None), ("light", PHONE), ("dark", PHONE)]:
+        context = browser.new_context(
+            bypass_csp=True, color_scheme=scheme, viewport=size or {"width": 1280, "height": 800}
+        )
+        page = context.new_page()
+        page.set_default_timeout(LIMIT_MS)
+        for path in paths:
+            page.goto(f"{URL}{path}")
+            page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+            page.evaluate(source)
+            found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+            for fault in found["violations"]:
+                if fault["impact"] in ("serious", "critical"):
+                    places = [f"{node['target']}: {node['failureSummary']}" for node in fault["nodes"][:3]]
+                    faults.append(f"{path} ({scheme}, {size}): {fault['id']}: {places}")
+        context.close()
+    assert faults == [], "\n".join(faults)
 
 
 def survive_a_kill(page):
@@ -138,8 +245,14 @@ def main():
         find_a_failure(page)
         hostile_text(page)
         approve_on_a_phone(browser, problems)
+        edit_a_value(browser, problems)
+        keep_timers_and_secrets(page)
+        give_task(page, "payer", "once more")
+        expect(page.locator("#approvals")).to_contain_text("lattice/append")
+        asking = page.url.removeprefix(URL)
         for scheme in ["light", "dark"]:
             take_pictures(browser, scheme, problems)
+        judge(browser, [*JUDGED, asking, *paths_of_one_job(page)])
         assert problems == [], problems
         survive_a_kill(page)
         browser.close()

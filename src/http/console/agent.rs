@@ -87,10 +87,10 @@ struct SessionLink {
 /// Arguments of operations on one agent.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct AgentIdRequest<'a> {
-    agent_id: &'a str,
+pub(super) struct AgentIdRequest<'a> {
+    pub(super) agent_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<usize>,
+    pub(super) limit: Option<usize>,
 }
 
 /// Form of a task for an agent.

@@ -1,6 +1,8 @@
 //! The page of a value of the lattice: its keys, or the value itself.
 
+use super::lattice_edit::{RefusedForm, ValueForms};
 use super::page::{PageFrame, plain_text, render};
+use super::seen::{may_ask_who, seen_page};
 use super::text::{Passage, raw_text, size_text, summary};
 use crate::domain::percent::percent_encode;
 use crate::http::Api;
@@ -23,7 +25,7 @@ const VALUE_BYTES: usize = 200_000;
 
 #[derive(Template)]
 #[template(path = "lattice.html", config = "src/http/console/askama.toml")]
-struct LatticeHtml {
+pub(super) struct LatticeHtml {
     frame: PageFrame,
     /// The path and those above it, from the root.
     trail: Vec<PathLink>,
@@ -39,6 +41,9 @@ struct LatticeHtml {
     version: Option<u64>,
     /// Size of a value that is too large for a page.
     too_large: Option<String>,
+    forms: ValueForms,
+    /// Whether the reader may ask which turns saw the value.
+    may_ask_who: bool,
 }
 
 impl LatticeHtml {
@@ -74,14 +79,26 @@ pub(super) fn path_address(path: &str) -> String {
     format!("/lattice/{}", parts.join("/"))
 }
 
+/// Returns the path above another one; a namespace is above itself. A slash inside a key, written as `\/`, doesn't end it.
+pub(super) fn parent_path(path: &str) -> &str {
+    key_ends(path).rev().nth(1).map_or(path, |end| &path[..end])
+}
+
+/// Returns the places at which the keys of a path end.
+fn key_ends(path: &str) -> impl DoubleEndedIterator<Item = usize> {
+    let slashes = path.match_indices('/').map(|(at, _)| at).filter(|at| !path[..*at].ends_with('\\'));
+    slashes.chain([path.len()])
+}
+
 /// Returns the path and those above it.
 fn path_trail(path: &str) -> Vec<PathLink> {
-    let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+    let mut start = 0;
     let link = |end: usize| {
-        let path = &path[..end];
-        PathLink { name: summary(path.rsplit('/').next().unwrap_or(path)), address: path_address(path) }
+        let name = summary(&path[start..end]);
+        start = end + 1;
+        PathLink { name, address: path_address(&path[..end]) }
     };
-    ends.map(link).collect()
+    key_ends(path).map(link).collect()
 }
 
 /// `GET /lattice`: the namespaces.
@@ -100,6 +117,8 @@ pub(in crate::http) async fn lattice_root(State(api): State<Api>, who: RequestCa
         value: None,
         version: None,
         too_large: None,
+        forms: ValueForms::default(),
+        may_ask_who: false,
     };
     Ok(render(StatusCode::OK, &page))
 }
@@ -119,16 +138,31 @@ pub(in crate::http) async fn lattice(
         return Ok(plain_text(raw_text(&found.value.ok_or_else(missing)?)));
     }
     let offset = asked.number("offset")?.unwrap_or(0);
+    if asked.text("seen") == Some("1") || asked.flag("seen")? {
+        return seen_page(&api, &who, path, offset).await;
+    }
+    Ok(render(StatusCode::OK, &read_page(&api, &who, path, offset, None).await?))
+}
+
+/// Reads the page of a path, with a form that was refused before.
+pub(super) async fn read_page(
+    api: &Api,
+    who: &RequestCaller,
+    path: &str,
+    offset: u64,
+    refused: Option<RefusedForm>,
+) -> Result<LatticeHtml, Problem> {
     let request = PathRequest { path: Some(path), offset: Some(offset), limit: Some(KEYS_SHOWN), max_size: None };
-    let keys: KeysView = read_output(operate(&api, &who, "v/ops/lattice/list", to_json(&request)).await?)?;
+    let keys: KeysView = read_output(operate(api, who, "v/ops/lattice/list", to_json(&request)).await?)?;
     let request = PathRequest { path: Some(path), offset: None, limit: None, max_size: Some(VALUE_BYTES) };
-    let found: ValueView = read_output(operate(&api, &who, "v/ops/lattice/read", to_json(&request)).await?)?;
-    Ok(render(StatusCode::OK, &value_page(&who, path, offset, &keys, &found)))
+    let found: ValueView = read_output(operate(api, who, "v/ops/lattice/read", to_json(&request)).await?)?;
+    let forms = ValueForms::new(&who.caller.authority, path, &keys, &found, refused);
+    Ok(LatticeHtml { forms, may_ask_who: may_ask_who(who), ..value_page(who, path, offset, &keys, &found) })
 }
 
 fn value_page(who: &RequestCaller, path: &str, offset: u64, keys: &KeysView, found: &ValueView) -> LatticeHtml {
     let address = path_address(path);
-    let links = key_links(path, keys);
+    let links = if keys.kind == "array" { element_links(path, offset, keys) } else { key_links(path, keys) };
     let next = offset + links.len() as u64;
     let has_more = !links.is_empty() && keys.count.is_some_and(|count| (count as u64) > next);
     let is_cut = found.truncated == Some(true);
@@ -143,6 +177,8 @@ fn value_page(who: &RequestCaller, path: &str, offset: u64, keys: &KeysView, fou
         value: found.value.as_ref().filter(|_| found.exists && !is_cut).map(Passage::of_value),
         version: found.version,
         too_large: is_cut.then(|| size_text(found.size.unwrap_or_default())),
+        forms: ValueForms::default(),
+        may_ask_who: false,
         address,
     }
 }
@@ -158,6 +194,14 @@ fn key_links(path: &str, keys: &KeysView) -> Vec<PathLink> {
     names.map(link).collect()
 }
 
+/// Returns the links of the elements of a list, from `offset` on.
+fn element_links(path: &str, offset: u64, keys: &KeysView) -> Vec<PathLink> {
+    let count = keys.count.map_or(0, |count| count as u64);
+    let end = count.min(offset.saturating_add(KEYS_SHOWN as u64));
+    let link = |at: u64| PathLink { name: at.to_string(), address: path_address(&format!("{path}/{at}")) };
+    (offset..end).map(link).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,5 +211,9 @@ mod tests {
         let trail: Vec<_> = path_trail("w/a b/c").into_iter().map(|link| (link.name, link.address)).collect();
         let expected = [("w", "/lattice/w"), ("a b", "/lattice/w/a%20b"), ("c", "/lattice/w/a%20b/c")];
         assert_eq!(trail, expected.map(|(name, address)| (name.to_owned(), address.to_owned())));
+        let names: Vec<_> = path_trail("w/a\\/b/c").into_iter().map(|link| link.name).collect();
+        assert_eq!(names, ["w", "a\\/b", "c"]);
+        let parents = ["w/a/b", "w/a\\/b", "w"].map(parent_path);
+        assert_eq!(parents, ["w/a", "w", "w"]);
     }
 }

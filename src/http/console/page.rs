@@ -20,12 +20,15 @@ const STRICT_HEADERS: [(&str, &str); 4] = [
 ];
 
 /// Entries of the menu: path, label, and the key that opens it after `g`.
-const MENU: [MenuEntry; 6] = [
+const MENU: [MenuEntry; 9] = [
     MenuEntry { path: "/", label: "Jobs", key: "j" },
     MenuEntry { path: "/approvals", label: "Approvals", key: "p" },
     MenuEntry { path: "/agents", label: "Agents", key: "a" },
     MenuEntry { path: "/failures", label: "Failures", key: "f" },
+    MenuEntry { path: "/timers", label: "Timers", key: "t" },
     MenuEntry { path: "/lattice", label: "Lattice", key: "l" },
+    MenuEntry { path: "/secrets", label: "Secrets", key: "s" },
+    MenuEntry { path: "/policy", label: "Policy", key: "o" },
     MenuEntry { path: "/fleet", label: "Fleet", key: "w" },
 ];
 

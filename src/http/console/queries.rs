@@ -73,6 +73,27 @@ pub(in crate::http) struct AgentPageQuery {
 pub(in crate::http) struct LatticePageQuery {
     /// `true`: the value alone, as plain text.
     raw: Option<bool>,
-    /// Keys before the page.
+    /// Keys, or uses, before the page.
     offset: Option<u64>,
+    /// `1`: the turns that saw the value, in its stead.
+    #[schemars(extend("enum" = ["1", "true", "false"]))]
+    seen: Option<String>,
+}
+
+/// Query of the page of timers.
+#[derive(JsonSchema)]
+pub(in crate::http) struct TimersPageQuery {
+    /// Agent whose timers are listed.
+    agent: Option<String>,
+    /// `true`: timers that fire no more, too.
+    all: Option<bool>,
+    /// Timers before the page.
+    offset: Option<u64>,
+}
+
+/// Query of the page of the policy.
+#[derive(JsonSchema)]
+pub(in crate::http) struct PolicyPageQuery {
+    /// Last agent of the page before.
+    after: Option<String>,
 }

@@ -9,7 +9,7 @@ use crate::http::{console, sse};
 const FORM: &str = "application/x-www-form-urlencoded";
 
 pub(super) fn routes() -> Vec<Route> {
-    [job_routes(), agent_routes(), other_routes(), session_routes()].into_iter().flatten().collect()
+    [job_routes(), agent_routes(), other_routes(), holding_routes(), session_routes()].into_iter().flatten().collect()
 }
 
 fn job_routes() -> Vec<Route> {
@@ -72,7 +72,27 @@ fn other_routes() -> Vec<Route> {
         route("get", "/lattice/{*path}", RouteAccess::AnyCaller, console::lattice)
             .with_value_reads()
             .with_query(schema_of::<console::queries::LatticePageQuery>()),
+        route("post", "/lattice/{*path}", RouteAccess::AnyCaller, console::change_value)
+            .with_value_reads()
+            .with_media_body(FORM, schema_of::<console::LatticeForm>()),
         route("get", "/fleet", RouteAccess::Operator, console::fleet),
+    ]
+}
+
+/// Routes of what an owner has set up: timers, secrets, policy.
+fn holding_routes() -> Vec<Route> {
+    vec![
+        route("get", "/timers", RouteAccess::AnyCaller, console::timers)
+            .with_query(schema_of::<console::queries::TimersPageQuery>()),
+        route("post", "/timers/{id}/cancel", RouteAccess::AnyCaller, console::cancel_timer)
+            .with_media_body(FORM, schema_of::<console::TimerForm>()),
+        route("get", "/policy", RouteAccess::AnyCaller, console::policy)
+            .with_value_reads()
+            .with_query(schema_of::<console::queries::PolicyPageQuery>()),
+        route("get", "/secrets", RouteAccess::AnyCaller, console::secrets),
+        route("post", "/secrets", RouteAccess::AnyCaller, console::set_secret)
+            .with_media_body(FORM, schema_of::<console::SecretForm>()),
+        route("post", "/secrets/{name}/delete", RouteAccess::AnyCaller, console::delete_secret),
     ]
 }
 

@@ -8,6 +8,9 @@ use std::process::Stdio;
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/console_browser.py");
 
+/// The file of axe-core, which judges pages.
+const AXE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/.tools/axe/node_modules/axe-core/axe.min.js");
+
 const RULES: &str = r#"
 [[rule]]
 when = { agent = "slow" }
@@ -40,11 +43,11 @@ const AGENTS: [(&str, &str); 4] = [
     ("hostile", ""),
 ];
 
-/// Chromium of the system.
+/// Whether Chromium of the system and axe-core are there.
 fn has_chromium() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|dir| dir.join("chromium").is_file());
-    assert!(is_there || std::env::var_os("CI").is_none(), "no chromium; `tests/run.sh` installs it");
+    let is_there = std::env::split_paths(&path).any(|dir| dir.join("chromium").is_file()) && Path::new(AXE).is_file();
+    assert!(is_there || std::env::var_os("CI").is_none(), "no chromium or no axe-core; `tests/run.sh` installs them");
     is_there
 }
 
@@ -70,8 +73,10 @@ fn a_person_works_at_the_console() {
     }
     up.run(&["lattice", "write", "w/rule", "\"Pay on the last day.\""]).ok();
     up.run(&["lattice", "write", "w/pay/salaries", "\"99,000\""]).ok();
+    up.run(&["timer", "set", "slow", "go", "--cron", "0 9 * * MON-FRI", "--timezone", "Europe/Berlin"]).ok();
+    up.run(&["timer", "set", "slow", "go", "--every", "1h"]).ok();
     let mut person = command_of(&python, up.dir.path());
-    person.args([CLIENT, &up.url]).arg(pictures());
+    person.args([CLIENT, &up.url]).arg(pictures()).arg(AXE);
     let mut person = person.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(person.stdout.take().unwrap()).lines();
     let mut errors = person.stderr.take().unwrap();

@@ -32,6 +32,7 @@ then = { fault = "bad_request" }
 then = { text = "told: {{tool_result}}" }
 "#;
 
+/// The console of a venue without tokens, with a worker.
 pub(super) struct Console {
     pub(super) venue: TestVenue,
     pub(super) server: Server,

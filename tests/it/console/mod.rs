@@ -3,11 +3,13 @@
 mod browser;
 mod foreign_text;
 mod forms;
+mod holdings;
 mod job_page;
 mod many_jobs;
 mod refusals;
 mod sessions;
 mod strict_pages;
+mod values;
 
 use crate::authority::tokens::{issuer, token};
 use crate::support::http::Server;
@@ -101,6 +103,21 @@ impl Site {
         let agent = json!({"model": {"provider": "scripted", "name": "echo"}}).to_string();
         let path = format!("/api/v1/agents/{name}");
         self.server.send(Method::PUT, &path, &[("authorization", bearer.as_str())], agent).await.body(201);
+    }
+
+    /// What the API answers to this token.
+    async fn api(&self, method: Method, path: &str, token: &str, body: &Value) -> Value {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str())];
+        let answer = self.server.send(method, &format!("/api/v1/{path}"), &headers, body.to_string()).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.body);
+        answer.body
+    }
+
+    /// A timer of the agent `clerk` of the token's owner.
+    async fn timer(&self, token: &str, timer: &Value) -> String {
+        let set = self.api(Method::POST, "agents/clerk/timers", token, timer).await;
+        set["timer"].as_str().unwrap().to_owned()
     }
 
     /// A job of the agent `clerk` of the token's owner.

@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 /// Forms that change something, with their fields.
-fn changes(job: &str) -> Vec<(String, Vec<(&'static str, &'static str)>)> {
+fn changes(job: &str, timer: &str) -> Vec<(String, Vec<(&'static str, &'static str)>)> {
     let mut forms: Vec<_> = ["cancel", "pause", "resume", "redrive", "delete"]
         .iter()
         .map(|action| (format!("/jobs/{job}/{action}"), Vec::new()))
@@ -14,6 +14,12 @@ fn changes(job: &str) -> Vec<(String, Vec<(&'static str, &'static str)>)> {
     forms.push(("/agents/clerk/resume".into(), Vec::new()));
     forms.push(("/agents/clerk/tasks".into(), vec![("input", "go")]));
     forms.push((format!("/approvals/{job}"), vec![("verdict", "approve"), ("digest", "d")]));
+    forms.push((format!("/timers/{timer}/cancel"), vec![("next", "/timers")]));
+    forms.push(("/secrets".into(), vec![("name", "KEY"), ("value", "another-value"), ("overwrite", "1")]));
+    forms.push(("/secrets/KEY/delete".into(), Vec::new()));
+    forms.push(("/lattice/w/doc/rule".into(), vec![("action", "write"), ("kind", "text"), ("version", "1")]));
+    forms.push(("/lattice/w/doc".into(), vec![("action", "create"), ("kind", "text"), ("key", "new")]));
+    forms.push(("/lattice/w/doc/rule".into(), vec![("action", "delete")]));
     forms
 }
 
@@ -26,6 +32,16 @@ fn bulk_changes(job: &str) -> [(String, Vec<(&'static str, String)>); 2] {
     ]
 }
 
+/// The agent `clerk` with a job, a timer, a secret and a value of the token's owner: the ids of job and timer.
+async fn things(site: &Site, token: &str) -> (String, String) {
+    site.agent(token, "clerk").await;
+    let timer = site.timer(token, &json!({"input": "go", "every": "5m"})).await;
+    site.api(Method::PUT, "secrets/KEY", token, &json!({"value": "planted-value"})).await;
+    let write = json!({"operation": "v/ops/lattice/write", "input": {"path": "w/doc/rule", "value": "pay"}});
+    site.api(Method::POST, "run", token, &write).await;
+    (site.job(token, "go").await, timer)
+}
+
 /// Everything that the owner has, with its versions.
 async fn documents(site: &Site) -> String {
     let owner = "acme/ann".parse().unwrap();
@@ -36,14 +52,13 @@ async fn documents(site: &Site) -> String {
 async fn a_form_counts_with_a_session_of_the_same_origin_alone() {
     let site = Site::new().await;
     let ann = site.token("acme/ann", &json!({}));
-    site.agent(&ann, "clerk").await;
-    let job = site.job(&ann, "go").await;
+    let (job, timer) = things(&site, &ann).await;
     let (before, origin) = (documents(&site).await, site.server.url.clone());
     assert!(before.len() > 500, "{before}");
     let cookie = format!("trellis-session={ann}");
-    let bulk = bulk_changes(&job);
+    let bulk = bulk_changes(&job, &timer);
     let bulk = bulk.iter().map(|(path, form)| (path.clone(), form.iter().map(|(k, v)| (*k, v.as_str())).collect()));
-    for (path, form) in changes(&job).into_iter().chain(bulk) {
+    for (path, form) in changes(&job, &timer).into_iter().chain(bulk) {
         let nobody = site.send(Method::POST, &path, &[("origin", origin.as_str())], &form).await;
         assert_eq!(nobody.status, 401, "{path}");
         for other in ["https://evil.example", "null", "http://127.0.0.1:1"] {
@@ -61,20 +76,27 @@ async fn a_form_counts_with_a_session_of_the_same_origin_alone() {
 async fn a_reader_and_another_owner_change_nothing() {
     let site = Site::new().await;
     let ann = site.token("acme/ann", &json!({}));
-    site.agent(&ann, "clerk").await;
-    let job = site.job(&ann, "go").await;
+    let (job, timer) = things(&site, &ann).await;
     let before = documents(&site).await;
     let reads: Value = json!([{"with": "j", "can": "crud/read"}, {"with": "g", "can": "crud/read"}]);
     let reader = site.token("acme/ann", &json!({"att": reads}));
     let page = site.open(&format!("/jobs/{job}"), &reader).await.text(200);
     assert!(!page.contains("/cancel\""), "a reader is offered no action: {page}");
-    for (path, form) in changes(&job) {
+    let timers = site.open("/timers", &reader).await.text(200);
+    assert!(timers.contains("every 5m") && !timers.contains("/cancel\""), "{timers}");
+    for path in ["/secrets", "/policy", "/lattice/w/doc/rule"] {
+        assert_eq!(site.open(path, &reader).await.status, 403, "{path}");
+    }
+    for (path, form) in changes(&job, &timer) {
         let status = site.post(&path, &reader, &form).await.status;
         // There is no such approval: whether one exists, a reader is not told either.
         let expected: &[u16] = if path.starts_with("/approvals") { &[403, 404] } else { &[403] };
         assert!(expected.contains(&status), "{path}: {status}");
         let bob = site.token("acme/bob", &json!({}));
-        assert_eq!(site.post(&path, &bob, &form).await.status, 404, "{path}");
+        // Names of secrets and values mean those of the caller's own owner.
+        let is_own = path.starts_with("/secrets") || path.starts_with("/lattice");
+        let status = site.post(&path, &bob, &form).await.status;
+        assert!(status == 404 || is_own && [303, 409].contains(&status), "{path}: {status}");
     }
     for (path, form) in bulk_changes(&job) {
         let form: Vec<_> = form.iter().map(|(name, text)| (*name, text.as_str())).collect();

@@ -1,8 +1,20 @@
 //! Every page is strict: nothing inline, nothing from elsewhere, and reading changes nothing.
 
 use super::Site;
+use reqwest::Method;
 use serde_json::json;
 use std::fmt::Write;
+
+/// The agent `clerk` with a timer, a secret and a value, and the id of its job.
+async fn things(site: &Site, token: &str) -> String {
+    site.agent(token, "clerk").await;
+    site.timer(token, &json!({"input": "go", "cron": "*/5 * * * *", "timezone": "Europe/Berlin"})).await;
+    let secret = json!({"value": "planted-value", "hosts": ["api.example.com"]});
+    site.api(Method::PUT, "secrets/KEY", token, &secret).await;
+    let write = json!({"operation": "v/ops/lattice/write", "input": {"path": "w/doc/rule", "value": "pay"}});
+    site.api(Method::POST, "run", token, &write).await;
+    site.job(token, "go").await
+}
 
 /// Pages of a venue with the agent `clerk` and this job.
 fn paths(job: &str) -> Vec<String> {
@@ -19,6 +31,13 @@ fn paths(job: &str) -> Vec<String> {
         "/lattice",
         "/lattice/w",
         "/lattice/j",
+        "/lattice/w/doc/rule",
+        "/lattice/w/doc/rule?seen=1",
+        "/lattice/w/doc?offset=0",
+        "/timers",
+        "/timers?agent=clerk&all=true",
+        "/secrets",
+        "/policy",
         "/fleet",
         "/sign-in",
         "/console.css",
@@ -31,8 +50,7 @@ fn paths(job: &str) -> Vec<String> {
 async fn no_page_has_anything_inline_or_foreign() {
     let site = Site::new().await;
     let root = site.token("acme/root", &json!({}));
-    site.agent(&root, "clerk").await;
-    let job = site.job(&root, "go").await;
+    let job = things(&site, &root).await;
     for path in paths(&job).into_iter().chain(["/jobs/0123456789abcdef0123456789abcdef".to_owned()]) {
         let page = site.open(&path, &root).await;
         let policy = page.header("content-security-policy").to_owned();
@@ -57,8 +75,7 @@ async fn no_page_has_anything_inline_or_foreign() {
 async fn reading_pages_leaves_the_store_as_it_is() {
     let site = Site::new().await;
     let root = site.token("acme/root", &json!({}));
-    site.agent(&root, "clerk").await;
-    let job = site.job(&root, "go").await;
+    let job = things(&site, &root).await;
     let dump = async || {
         let store = &site.server.venue.store;
         let mut all = String::new();

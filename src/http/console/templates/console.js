@@ -40,17 +40,23 @@
     return !selection.isCollapsed && part.contains(selection.anchorNode);
   }
 
+  // What tells a link or a button from the others of its part.
+  function nameOf(control) {
+    if (control.matches("a")) return control.getAttribute("href");
+    return control.matches("form button") ? `${control.form.getAttribute("action")} ${control.value}` : null;
+  }
+
   function replacePart(part, fresh) {
     const open = [...part.querySelectorAll("details")].map((details) => details.open);
     const scrolled = [...part.querySelectorAll("pre, .wide")].map((box) => [box.scrollTop, box.scrollLeft]);
-    const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const focused = part.contains(document.activeElement) ? nameOf(document.activeElement) : null;
     sent.set(part.id, fresh.innerHTML);
     part.replaceChildren(...fresh.childNodes);
     part.querySelectorAll("details").forEach((details, at) => { details.open = open[at] || false; });
     part.querySelectorAll("pre, .wide").forEach((box, at) => {
       [box.scrollTop, box.scrollLeft] = scrolled[at] || [0, 0];
     });
-    if (focused) [...part.querySelectorAll("a")].find((link) => link.getAttribute("href") === focused)?.focus();
+    if (focused) [...part.querySelectorAll("a, button")].find((control) => nameOf(control) === focused)?.focus();
   }
 
   async function read() {
