@@ -141,8 +141,7 @@ impl Publisher {
         let subject = subject::direct(&self.prefix, owner, agent, kind);
         // Without an answer it may be admitted: the same id again is the same submission.
         if let Ok(answer) = self.client.send_request(subject, request).await
-            && let Ok(receipt) =
-                decode::lenient_json(&answer.payload).and_then(decode::into_type::<DirectReceiptView>)
+            && let Ok(receipt) = decode::lenient_json(&answer.payload).and_then(decode::into_type::<DirectReceiptView>)
         {
             return Ok(receipt.job);
         }

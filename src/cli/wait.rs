@@ -118,7 +118,9 @@ impl AwaitedJob {
                 write_line(&format_plain(result.output.as_ref().unwrap_or(&Value::Null)))?;
             }
             if result.is_truncated {
-                note("warning: the model's limit of tokens cut this text off; `maxTokens` in the agent's file raises it");
+                note(
+                    "warning: the model's limit of tokens cut this text off; `maxTokens` in the agent's file raises it",
+                );
             }
             return Ok(Exit::Ok);
         }

@@ -367,7 +367,10 @@ mod tests {
         assert_eq!(check("broken", None), Err("no API key: `UNSET` is not set".into()));
         let unknown = check("opneai", None).unwrap_err();
         assert!(check("azure", None).unwrap_err().starts_with("provider `azure` needs a base URL: `https://RESOURCE."));
-        assert!(unknown.starts_with("unknown provider `opneai`, did you mean `openai`, expected one of `"), "{unknown}");
+        assert!(
+            unknown.starts_with("unknown provider `opneai`, did you mean `openai`, expected one of `"),
+            "{unknown}"
+        );
         for name in ["`anthropic`", "`gemini`", "`local`", "`ollama`", "`openai`", "`scripted`"] {
             assert!(unknown.contains(name), "{unknown}");
         }

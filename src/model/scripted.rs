@@ -281,14 +281,13 @@ impl ScriptedModel {
             return Err(ScriptError::TooMany);
         }
         // Another call may have been faster: its script is used.
-        match scripts.get(key).filter(|known| loaded.as_ref().is_none_or(|old| !Arc::ptr_eq(old, known))) {
-            Some(known) => Ok(Arc::clone(known)),
-            None => {
-                let script = Arc::new(script);
-                scripts.insert(key.to_owned(), Arc::clone(&script));
-                Ok(script)
-            }
+        let is_newer = |known: &&Arc<Script>| loaded.as_ref().is_none_or(|old| !Arc::ptr_eq(old, known));
+        if let Some(known) = scripts.get(key).filter(is_newer) {
+            return Ok(Arc::clone(known));
         }
+        let script = Arc::new(script);
+        scripts.insert(key.to_owned(), Arc::clone(&script));
+        Ok(script)
     }
 }
 

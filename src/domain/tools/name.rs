@@ -11,11 +11,7 @@ pub const NOT_IN_CATALOG: &str = "no such operation in the catalog";
 
 /// Returns why a path of a configuration is no tool.
 pub(super) fn missing_reason(path: &str) -> &'static str {
-    if is_stored_operation(path) {
-        "no pin of an operation, or none that this agent may read"
-    } else {
-        NOT_IN_CATALOG
-    }
+    if is_stored_operation(path) { "no pin of an operation, or none that this agent may read" } else { NOT_IN_CATALOG }
 }
 
 /// Returns why a name can't be a tool's name for this agent.

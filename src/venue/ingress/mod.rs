@@ -16,8 +16,8 @@ use crate::domain::authority::grant;
 use crate::domain::decode::{self, DataError};
 use crate::domain::event::mailbox_key;
 use crate::domain::event::{
-    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, asked_hash, body_hash, is_own_reply_subject, is_reply_allowed,
-    new_session_id,
+    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, asked_hash, body_hash, is_own_reply_subject,
+    is_reply_allowed, new_session_id,
 };
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, VenueIdSubject, sha256_hex};
 use crate::domain::job::{JobHead, TaskRequest};
@@ -39,9 +39,9 @@ use crate::venue::agents;
 pub use admit::admit;
 pub use admit_span::{AdmittedEvent, end_admit_span};
 use bytes::Bytes;
-pub use repeat_answer::repeat_answer;
 pub use error::{PreparationError, SubmissionError};
 pub use job_messages::check_accepts_message;
+pub use repeat_answer::repeat_answer;
 pub use submit::{SubmitError, SubmitReceipt, submit};
 
 /// A submission with its sender, its target and its time.

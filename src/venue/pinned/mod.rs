@@ -15,6 +15,6 @@ mod warnings;
 pub(crate) use find::{NamedPlace, WantedPlace, find_place, list_places};
 pub(crate) use pins::{approve, load, no_change};
 pub(crate) use prepare::{
-    absence_reason, PinnedPlace, prepare_path, prepare_preview, prepare_stored, prepare_turn, publish, refresh, watch,
+    PinnedPlace, absence_reason, prepare_path, prepare_preview, prepare_stored, prepare_turn, publish, refresh, watch,
 };
 pub(crate) use warnings::{missing_place_secrets, refused_places};

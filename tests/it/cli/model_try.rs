@@ -42,5 +42,8 @@ fn a_try_that_did_not_work_is_no_success() {
 fn a_provider_that_nobody_knows_is_named_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let done = run(dir.path(), &["model", "try", "opnai/gpt-5"]);
-    assert!(done.err.contains("did you mean `openai`") && done.err.contains("models.endpoints.NAME.base_url"), "{done:?}");
+    assert!(
+        done.err.contains("did you mean `openai`") && done.err.contains("models.endpoints.NAME.base_url"),
+        "{done:?}"
+    );
 }

@@ -56,7 +56,7 @@ async fn a_form_counts_with_a_session_of_the_same_origin_alone() {
     let (before, origin) = (documents(&site).await, site.server.url.clone());
     assert!(before.len() > 500, "{before}");
     let cookie = format!("trellis-session={ann}");
-    let bulk = bulk_changes(&job, &timer);
+    let bulk = bulk_changes(&job);
     let bulk = bulk.iter().map(|(path, form)| (path.clone(), form.iter().map(|(k, v)| (*k, v.as_str())).collect()));
     for (path, form) in changes(&job, &timer).into_iter().chain(bulk) {
         let nobody = site.send(Method::POST, &path, &[("origin", origin.as_str())], &form).await;

@@ -187,7 +187,9 @@ async fn a_task_that_comes_again_with_another_inbox_is_the_same_task() {
     http(&["agent", "apply", "slow.toml"]).ok();
     let (client, context) = context_of(&fleet).await;
     let subject = |kind: &str, agent: &str| format!("{}.{kind}.local.me.{agent}.task", fleet.prefix);
-    for (agent, first, again) in [("echo", "in", "do"), ("echo", "do", "in"), ("slow", "do", "do"), ("slow", "in", "in")] {
+    for (agent, first, again) in
+        [("echo", "in", "do"), ("echo", "do", "in"), ("slow", "do", "do"), ("slow", "in", "in")]
+    {
         let id = format!("{agent}-{first}-{again}");
         let send = async |kind: &str, body: Value| {
             let inbox = client.new_inbox();

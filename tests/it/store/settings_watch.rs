@@ -127,7 +127,8 @@ fn work_that_waits_for_a_person(url: &str, cli: &dyn Fn(&[&str]) -> Done) {
 
 #[test]
 fn sessions_that_wait_for_a_person_are_no_work() {
-    const RULES: &str = "[[rule]]\nthen = { calls = [{ tool = \"pay\", arguments = { path = \"w/paid\", value = 1 } }] }\n";
+    const RULES: &str =
+        "[[rule]]\nthen = { calls = [{ tool = \"pay\", arguments = { path = \"w/paid\", value = 1 } }] }\n";
     const AGENT: &str = "model = { provider = \"scripted\", name = \"payer.rules\" }\n\
         [[tools]]\noperation = \"v/ops/lattice/append\"\nname = \"pay\"\napproval = \"ask\"\n";
     let up = Up::start();
