@@ -42,6 +42,12 @@ impl VenueMac for ProtectionRecord {
     }
 }
 
+fn hashed_name(name: &str) -> String {
+    let mut hash = sha256_hex(name.as_bytes());
+    hash.truncate(32);
+    hash
+}
+
 impl ProtectionRecord {
     /// Makes a record with the code under this key.
     pub fn seal_new(owner: Owner, at: Millis, what: ProtectedState, key: &[u8]) -> Self {
@@ -133,15 +139,17 @@ impl ProtectedState {
 
     /// Returns a name that newer records of the same thing share, in hexadecimal digits.
     pub fn name(&self) -> String {
-        let name = match self {
-            Self::Document { key, .. } => format!("document {key}"),
-            Self::End { job, .. } => format!("end {job}"),
-            Self::Hold { job, .. } => format!("hold {job}"),
-            Self::Spending { key, .. } => format!("spending {key}"),
-        };
-        let mut hash = sha256_hex(name.as_bytes());
-        hash.truncate(32);
-        hash
+        match self {
+            Self::Document { key, .. } => Self::document_name(key),
+            Self::End { job, .. } => hashed_name(&format!("end {job}")),
+            Self::Hold { job, .. } => hashed_name(&format!("hold {job}")),
+            Self::Spending { key, .. } => hashed_name(&format!("spending {key}")),
+        }
+    }
+
+    /// Returns the name of records of a document; every owner's document with this key has it.
+    pub fn document_name(key: &str) -> String {
+        hashed_name(&format!("document {key}"))
     }
 
     /// Whether the record may be dropped some time after it was made. Records of jobs, answers, timers and erasures end

@@ -226,6 +226,11 @@ pub fn protection(prefix: &str, owner: &Owner, name: &str) -> String {
     format!("{prefix}.protection.{}.{name}", owner_tokens(owner))
 }
 
+/// Returns the pattern of the records with this name of all owners.
+pub fn protections_named(prefix: &str, name: &str) -> String {
+    format!("{prefix}.protection.*.*.{name}")
+}
+
 /// Returns the pattern of all such records.
 pub fn all_protections(prefix: &str) -> String {
     format!("{prefix}.protection.>")

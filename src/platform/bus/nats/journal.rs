@@ -5,7 +5,7 @@ use super::super::{BusError, subject};
 use super::{NatsBus, error_chain, streams};
 use crate::domain::decode;
 use crate::domain::journal::JournalBatch;
-use crate::domain::protection::ProtectionRecord;
+use crate::domain::protection::{ProtectedState, ProtectionRecord};
 use crate::domain::time::Millis;
 use crate::store::journaled::{Journal, JournalError, JournalPart};
 use async_nats::HeaderMap;
@@ -24,14 +24,20 @@ const RECORD_TTL: &str = "12h";
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl NatsBus {
-    /// Returns the bodies of the messages that a stream has now, oldest first.
-    async fn read_stream(&self, name: String, deliver_policy: DeliverPolicy) -> Result<Vec<Bytes>, BusError> {
+    /// Returns the bodies of the messages that a stream has now under a pattern of subjects, oldest first; an empty pattern
+    /// is all.
+    async fn read_stream(
+        &self,
+        name: String,
+        deliver_policy: DeliverPolicy,
+        filter_subject: String,
+    ) -> Result<Vec<Bytes>, BusError> {
         let mut stream = self.stream(name).await?;
         let state = stream.info().await.map_err(|error| self.unavailable(&error))?.state.clone();
         if state.messages == 0 {
             return Ok(Vec::new());
         }
-        let config = pull::OrderedConfig { deliver_policy, ..pull::OrderedConfig::default() };
+        let config = pull::OrderedConfig { deliver_policy, filter_subject, ..pull::OrderedConfig::default() };
         let consumer = stream.create_consumer(config).await.map_err(|error| self.unavailable(&error))?;
         if consumer.cached_info().num_pending == 0 {
             return Ok(Vec::new());
@@ -49,6 +55,12 @@ impl NatsBus {
                 return Ok(bodies);
             }
         }
+    }
+
+    async fn read_records(&self, filter: String) -> Result<Vec<ProtectionRecord>, JournalError> {
+        let bodies = self.read_stream(streams::protection_name(self.prefix()), DeliverPolicy::All, filter).await?;
+        // A record that can't be decoded is of a newer build, which applies it.
+        Ok(bodies.iter().filter_map(|body| decode::read_stored(body).ok()).collect())
     }
 
     /// Returns when the oldest batch was stored, if older ones have left the stream.
@@ -73,9 +85,11 @@ impl Journal for NatsBus {
     }
 
     async fn protections(&self) -> Result<Vec<ProtectionRecord>, JournalError> {
-        let bodies = self.read_stream(streams::protection_name(self.prefix()), DeliverPolicy::All).await?;
-        // A record that can't be decoded is of a newer build, which applies it.
-        Ok(bodies.iter().filter_map(|body| decode::read_stored(body).ok()).collect())
+        self.read_records(String::new()).await
+    }
+
+    async fn document_records(&self, key: &str) -> Result<Vec<ProtectionRecord>, JournalError> {
+        self.read_records(subject::protections_named(self.prefix(), &ProtectedState::document_name(key))).await
     }
 
     async fn newest_record(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError> {
@@ -94,7 +108,7 @@ impl Journal for NatsBus {
         let start_time = start_time.map_err(|error| self.refused_error(error_chain(&*error)))?;
         let begins = self.begin_of_journal().await?;
         let policy = DeliverPolicy::ByStartTime { start_time };
-        let bodies = self.read_stream(streams::journal_name(self.prefix()), policy).await?;
+        let bodies = self.read_stream(streams::journal_name(self.prefix()), policy, String::new()).await?;
         Ok(JournalPart { batches: bodies.iter().filter_map(|body| decode::read_stored(body).ok()).collect(), begins })
     }
 }

@@ -44,21 +44,8 @@ impl HistoryCheck for JournaledStore {
             self.history.note_names(names);
             return Ok(());
         }
-        let forced = self.force_all().await?;
-        for ForcedRecord { record, failed } in &forced {
-            let (owner, what) = (&record.owner, &record.what);
-            match failed {
-                None => tracing::warn!(
-                    "{owner}: {what}, at {}: the store had lost it, and it is put in force again",
-                    record.at.rfc3339()
-                ),
-                Some(why) => tracing::error!(
-                    "{owner}: {what}, at {}: the store has lost it, and it isn't in force: {why}",
-                    record.at.rfc3339()
-                ),
-            }
-        }
-        self.forced.lock().extend(forced);
+        let records = self.journal.protections().await.map_err(|error| unreadable_error(&error))?;
+        self.force_lost(records).await?;
         self.note_early_losses(&names).await?;
         self.history.note_names(names);
         self.is_checked.store(true, Ordering::SeqCst);
@@ -120,9 +107,34 @@ fn index_writes(record: &ProtectionRecord, doc: &Doc) -> Vec<DocWrite> {
 }
 
 impl JournaledStore {
-    /// Compares every record of the queue with the store, and applies what the store has lost.
-    async fn force_all(&self) -> Result<Vec<ForcedRecord>, StoreError> {
-        let records = self.journal.protections().await.map_err(|error| unreadable_error(&error))?;
+    /// Compares the policies of all owners with the queue's records, and puts those in force again that are gone from the
+    /// store: a deletion behind the venue's back is no other history. Call it now and then.
+    pub async fn force_policies(&self) -> Result<(), StoreError> {
+        let records = self.journal.document_records(keys::POLICY).await.map_err(|error| unreadable_error(&error))?;
+        self.force_lost(records).await
+    }
+
+    /// Compares records of the queue with the store, applies what the store has lost, and tells of it.
+    async fn force_lost(&self, records: Vec<ProtectionRecord>) -> Result<(), StoreError> {
+        let forced = self.force_each(records).await?;
+        for ForcedRecord { record, failed } in &forced {
+            let (owner, what) = (&record.owner, &record.what);
+            match failed {
+                None => tracing::warn!(
+                    "{owner}: {what}, at {}: the store had lost it, and it is put in force again",
+                    record.at.rfc3339()
+                ),
+                Some(why) => tracing::error!(
+                    "{owner}: {what}, at {}: the store has lost it, and it isn't in force: {why}",
+                    record.at.rfc3339()
+                ),
+            }
+        }
+        self.forced.lock().extend(forced);
+        Ok(())
+    }
+
+    async fn force_each(&self, records: Vec<ProtectionRecord>) -> Result<Vec<ForcedRecord>, StoreError> {
         let mut by_owner: BTreeMap<Owner, Vec<ProtectionRecord>> = BTreeMap::new();
         for record in records.into_iter().filter(|record| record.is_genuine(&self.key)) {
             by_owner.entry(record.owner.clone()).or_default().push(record);

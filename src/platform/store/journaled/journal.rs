@@ -36,6 +36,9 @@ pub trait Journal: Send + Sync + 'static {
     /// Returns the newest record of each thing.
     async fn protections(&self) -> Result<Vec<ProtectionRecord>, JournalError>;
 
+    /// Returns the newest record of the document with this key of each owner that has one.
+    async fn document_records(&self, key: &str) -> Result<Vec<ProtectionRecord>, JournalError>;
+
     /// Returns the newest record of the same thing; `None` if it has expired.
     async fn newest_record(&self, of: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError>;
 

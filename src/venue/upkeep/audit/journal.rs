@@ -18,10 +18,15 @@ const SAFE_EVERY: Duration = Duration::from_secs(10);
 /// Time in which living processes restore what they know.
 const PUT_BACK: Duration = Duration::from_secs(5);
 
-/// Sends the entries of this process to the queue, until `stop`.
+/// Time between two comparisons of all policies with what the queue keeps of them.
+const POLICIES_EVERY: Duration = Duration::from_secs(30);
+
+/// Sends the entries of this process to the queue, until `stop`. Now and then it puts policies in force again that somebody
+/// has deleted behind the venue's back.
 pub async fn flush(venue: Arc<Venue>, stop: CancellationToken) {
     let Some(journaled) = venue.history.journal() else { return };
     let mut is_told = true;
+    let mut compare_at = venue.clock.steady() + POLICIES_EVERY;
     loop {
         let is_over = tokio::select! {
             biased;
@@ -39,6 +44,12 @@ pub async fn flush(venue: Arc<Venue>, stop: CancellationToken) {
         }
         if is_over {
             return;
+        }
+        if venue.clock.steady() >= compare_at {
+            if let Err(error) = journaled.force_policies().await {
+                tracing::debug!(%error, "policies aren't compared with the queue now");
+            }
+            compare_at = venue.clock.steady() + POLICIES_EVERY;
         }
     }
 }

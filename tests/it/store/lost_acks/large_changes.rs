@@ -94,6 +94,10 @@ impl Journal for Away {
         away()
     }
 
+    async fn document_records(&self, _: &str) -> Result<Vec<ProtectionRecord>, JournalError> {
+        away()
+    }
+
     async fn newest_record(&self, _: &ProtectionRecord) -> Result<Option<ProtectionRecord>, JournalError> {
         away()
     }
