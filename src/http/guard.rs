@@ -154,16 +154,24 @@ async fn receive_request(api: &Api, request: Request) -> Result<(Request, Memory
             }
             Err(unread) => unread,
         },
-        Err(problem) => {
-            let arrived = !kept_back && body::discard(body, api.options.body_limit).await;
-            BodyError { problem, is_received: arrived }
-        }
+        Err(problem) => return Err(refuse_unread(api, kept_back, body, problem).await),
     };
-    let mut response = unread.problem.into_response();
-    if !unread.is_received {
+    Err(refusal_response(unread))
+}
+
+/// Refuses a request whose body nobody has read. `kept_back`: the client waits before it sends the body.
+pub(super) async fn refuse_unread(api: &Api, kept_back: bool, body: Body, problem: Problem) -> Response {
+    let is_received = !kept_back && body::discard(body, api.options.body_limit).await;
+    refusal_response(BodyError { problem, is_received })
+}
+
+/// Makes the answer of a refusal. The connection ends with it, and says so, if the rest of the body may still arrive.
+fn refusal_response(refused: BodyError) -> Response {
+    let mut response = refused.problem.into_response();
+    if !refused.is_received {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    Err(response)
+    response
 }
 
 /// Checks that a request may be handled, and adds its verified caller. Without tokens, the origin is checked instead: a

@@ -6,6 +6,7 @@ use super::page::{PageFrame, add_strict_headers, render, see_other};
 use crate::domain::visible::reveal_hidden;
 use crate::http::Api;
 use crate::http::extract::OWNER_FIELD;
+use crate::http::guard::refuse_unread;
 use crate::http::problem::{Problem, ProblemText};
 use crate::venue::policy;
 use askama::Template;
@@ -13,7 +14,7 @@ use axum::Form;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -71,12 +72,18 @@ pub(in crate::http) async fn adapt(State(api): State<Api>, mut request: Request,
         next.run(request).await
     } else {
         let text = "this change was not asked for by a page of the console; open the console and repeat it there";
-        Problem::forbidden(text).into_response()
+        let (parts, body) = request.into_parts();
+        let kept_back = parts.headers.contains_key(header::EXPECT);
+        refuse_unread(&api, kept_back, body, Problem::forbidden(text)).await
     };
+    let ending = response.headers().get(header::CONNECTION).cloned();
     let mut response = match response.extensions().get::<ProblemText>() {
         Some(problem) => failure_response(response.status(), problem, &path),
         None => response,
     };
+    if let Some(ending) = ending {
+        response.headers_mut().insert(header::CONNECTION, ending);
+    }
     add_strict_headers(&mut response);
     response
 }

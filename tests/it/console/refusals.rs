@@ -125,3 +125,30 @@ async fn a_job_of_another_owner_is_unknown() {
     assert_eq!(site.open("/fleet", &ann).await.status, 403);
     assert_eq!(site.open("/fleet", &site.token("acme/root", &json!({}))).await.status, 200);
 }
+
+/// The body of a refused form arrives late: the connection serves the next request, or was said to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_goes_on_behind_a_refused_form() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let site = Site::new().await;
+    let ann = site.token("acme/ann", &json!({}));
+    let address = site.server.url.strip_prefix("http://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    for at in 0..3 {
+        let head = format!(
+            "POST /agents/clerk/tasks HTTP/1.1\r\nHost: {address}\r\nOrigin: https://evil.example\r\n\
+             Cookie: trellis-session={ann}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 8\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        stream.write_all(b"input=go").await.unwrap();
+        let (mut answer, mut piece) = (String::new(), [0; 4_096]);
+        while !answer.contains("</html>") {
+            let read = stream.read(&mut piece).await.unwrap();
+            assert!(read > 0, "request {at} got no answer: {answer}");
+            answer.push_str(&String::from_utf8_lossy(&piece[..read]));
+        }
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(!answer.to_lowercase().contains("connection: close"), "{answer}");
+    }
+}

@@ -3,9 +3,9 @@
 use crate::support::cli::{Process, run};
 use crate::support::fleet::Fleet;
 use crate::support::nats;
-use async_nats::HeaderMap;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, Context};
+use async_nats::{HeaderMap, Subscriber};
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -176,7 +176,13 @@ async fn what_was_acknowledged_survives_the_death_of_who_took_it() {
     }
 }
 
-/// Inboxes of two runs of a producer; what one waits for in vain the other gets.
+/// The completion that comes to an inbox.
+async fn completion_in(mut inbox: Subscriber) -> Value {
+    let answer = timeout(LIMIT, inbox.next()).await.expect("a completion").unwrap();
+    serde_json::from_slice(&answer.payload).unwrap()
+}
+
+/// A producer that starts again has another inbox.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_comes_again_with_another_inbox_is_the_same_task() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
@@ -191,25 +197,19 @@ async fn a_task_that_comes_again_with_another_inbox_is_the_same_task() {
         [("echo", "in", "do"), ("echo", "do", "in"), ("slow", "do", "do"), ("slow", "in", "in")]
     {
         let id = format!("{agent}-{first}-{again}");
-        let send = async |kind: &str, body: Value| {
+        let send = async |kind: &str| {
             let inbox = client.new_inbox();
-            let mut answers = client.subscribe(inbox.clone()).await.unwrap();
+            let answers = client.subscribe(inbox.clone()).await.unwrap();
             client.flush().await.unwrap();
-            let mut body = body;
-            body["replyTo"] = inbox.into();
-            submit(&context, &subject(kind, agent), &id, body).await.unwrap();
-            async move {
-                let answer = timeout(LIMIT, answers.next()).await.expect("a completion").unwrap();
-                serde_json::from_slice::<Value>(&answer.payload).unwrap()
-            }
+            submit(&context, &subject(kind, agent), &id, json!({"input": "hi", "replyTo": inbox})).await.unwrap();
+            answers
         };
-        let one = send(first, json!({"input": "hi"})).await;
+        let one = send(first).await;
         if agent == "echo" {
-            assert_eq!(one.await["status"], "COMPLETE", "{id}");
-            assert_eq!(send(again, json!({"input": "hi"})).await.await["status"], "COMPLETE", "{id}: it has ended");
+            assert_eq!(completion_in(one).await["status"], "COMPLETE", "{id}");
+            assert_eq!(completion_in(send(again).await).await["status"], "COMPLETE", "{id}: it has ended");
         } else {
-            let two = send(again, json!({"input": "hi"})).await;
-            let (one, two) = futures::join!(one, two);
+            let (one, two) = futures::join!(completion_in(one), completion_in(send(again).await));
             assert_eq!((&one["status"], &two["status"]), (&json!("COMPLETE"), &json!("COMPLETE")), "{id}: it ran");
             assert_eq!(one["job"], two["job"]);
         }

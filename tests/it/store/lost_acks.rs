@@ -2,6 +2,7 @@
 //! processes and with dead ones. What protects is in force again before anything else runs.
 
 mod connection_checks;
+mod deleted_policies;
 mod kinds;
 mod large_changes;
 mod lost_turns;
