@@ -19,7 +19,7 @@ pub(crate) struct OpenArgs {
     /// Print the address and start no browser
     #[arg(long)]
     print: bool,
-    /// Whose console
+    /// The server whose console it is
     #[command(flatten)]
     server: ServerArgs,
 }

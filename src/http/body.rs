@@ -7,7 +7,8 @@ use super::HttpOptions;
 use super::problem::Problem;
 use crate::domain::limits::HTTP_DISCARD_TIME;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use futures::StreamExt;
 
@@ -16,6 +17,23 @@ pub(super) struct BodyError {
     pub(super) problem: Problem,
     /// The whole body has arrived, so the connection can be used again.
     pub(super) is_received: bool,
+}
+
+/// Makes the answer of a refusal. The connection ends with it, and says so, if the rest of the body may still arrive.
+impl IntoResponse for BodyError {
+    fn into_response(self) -> Response {
+        let mut response = self.problem.into_response();
+        if !self.is_received {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// Refuses a request whose body nobody has read. `kept_back`: the client waits before it sends the body.
+pub(super) async fn refuse_unread(options: &HttpOptions, kept_back: bool, body: Body, problem: Problem) -> Response {
+    let is_received = !kept_back && discard(body, options.body_limit).await;
+    BodyError { problem, is_received }.into_response()
 }
 
 /// Reads a body of at most `limit` bytes.

@@ -20,7 +20,7 @@ use crate::venue::policy;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -154,24 +154,9 @@ async fn receive_request(api: &Api, request: Request) -> Result<(Request, Memory
             }
             Err(unread) => unread,
         },
-        Err(problem) => return Err(refuse_unread(api, kept_back, body, problem).await),
+        Err(problem) => return Err(body::refuse_unread(&api.options, kept_back, body, problem).await),
     };
-    Err(refusal_response(unread))
-}
-
-/// Refuses a request whose body nobody has read. `kept_back`: the client waits before it sends the body.
-pub(super) async fn refuse_unread(api: &Api, kept_back: bool, body: Body, problem: Problem) -> Response {
-    let is_received = !kept_back && body::discard(body, api.options.body_limit).await;
-    refusal_response(BodyError { problem, is_received })
-}
-
-/// Makes the answer of a refusal. The connection ends with it, and says so, if the rest of the body may still arrive.
-fn refusal_response(refused: BodyError) -> Response {
-    let mut response = refused.problem.into_response();
-    if !refused.is_received {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    response
+    Err(unread.into_response())
 }
 
 /// Checks that a request may be handled, and adds its verified caller. Without tokens, the origin is checked instead: a

@@ -49,13 +49,13 @@ pub enum RulesPathError {
 
 /// A rules file as it was read: a later change is noticed by its time and size.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileStamp {
+pub struct RulesStamp {
     path: PathBuf,
     modified: Option<SystemTime>,
     bytes: u64,
 }
 
-impl FileStamp {
+impl RulesStamp {
     /// Reads the time and the size of a file; `None` if there is none.
     fn read(path: &Path) -> Option<Self> {
         let found = path.metadata().ok()?;
@@ -76,7 +76,7 @@ pub struct FoundRules {
     /// Whether they answer for every name of a model: true of the one configured file, false of a file in a folder.
     pub answers_all_names: bool,
     /// The file as it was read.
-    pub stamp: Option<FileStamp>,
+    pub stamp: Option<RulesStamp>,
     /// Parsed rules of the file.
     pub rules: ScriptRules,
     /// Log that the file names.
@@ -99,7 +99,7 @@ pub fn find(configured: Option<&Path>, name: &str) -> Result<FoundRules, RulesPa
         return Err(unknown());
     }
     // By its link: another target is another content.
-    let stamp = FileStamp::read(&path);
+    let stamp = RulesStamp::read(&path);
     Ok(FoundRules { stamp, ..read(&target, name.to_owned(), &folder, false)? })
 }
 
@@ -159,7 +159,7 @@ fn mentions_rules(text: &str) -> bool {
 /// Reads and parses the rules file at `path`, which messages call `name`; its log must be in `folder`.
 fn read(path: &Path, name: String, folder: &Path, answers_all_names: bool) -> Result<FoundRules, RulesPathError> {
     let unreadable = |reason: String| RulesPathError::Unreadable { file: name.clone(), reason };
-    let stamp = FileStamp::read(path);
+    let stamp = RulesStamp::read(path);
     let text = read_text_file(path, SETTINGS_FILE_BYTES).map_err(|error| unreadable(error.to_string()))?;
     let mut rules = ScriptRules::parse(&text)
         .map_err(|error| RulesPathError::Rules { file: name.clone(), error: Box::new(error) })?;

@@ -5,7 +5,7 @@ use crate::domain::chat::{ModelRequest, Reply, TokenUsage};
 use crate::model::calls_log::{CallsLog, LogError, LoggedCall};
 use crate::model::facts::{RequestFacts, tokens};
 use crate::model::rules::{RuleAnswer, ScriptFault, ScriptRules};
-use crate::model::rules_path::{self, FileStamp, FoundRules, RulesPathError};
+use crate::model::rules_path::{self, FoundRules, RulesPathError, RulesStamp};
 use crate::model::template::TemplateError;
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::OpenedSecret;
@@ -57,7 +57,7 @@ pub struct Script {
     calls: Arc<AtomicU64>,
     log: Option<CallsLog>,
     /// The file as it was read; `None` of names without one.
-    stamp: Option<FileStamp>,
+    stamp: Option<RulesStamp>,
 }
 
 /// Error of a scripted call; a repetition doesn't help.
@@ -262,7 +262,7 @@ impl ScriptedModel {
         };
         let loaded = known(&self.scripts.lock());
         // A look at the file's time takes a microsecond or two.
-        let is_current = |script: &Arc<Script>| !script.stamp.as_ref().is_some_and(FileStamp::has_changed);
+        let is_current = |script: &Arc<Script>| !script.stamp.as_ref().is_some_and(RulesStamp::has_changed);
         if let Some(script) = loaded.clone().filter(is_current) {
             return Ok(script);
         }

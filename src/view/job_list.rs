@@ -36,8 +36,10 @@ pub struct JobListPage {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct JobFilterRequest {
     /// States of the job; any of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<JobStatus>,
     /// Names of codes with which the job ended; any of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub code: Vec<String>,
     /// Earliest time of acceptance.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,8 +5,8 @@ use super::origin::is_same_origin;
 use super::page::{PageFrame, add_strict_headers, render, see_other};
 use crate::domain::visible::reveal_hidden;
 use crate::http::Api;
+use crate::http::body::refuse_unread;
 use crate::http::extract::OWNER_FIELD;
-use crate::http::guard::refuse_unread;
 use crate::http::problem::{Problem, ProblemText};
 use crate::venue::policy;
 use askama::Template;
@@ -74,7 +74,7 @@ pub(in crate::http) async fn adapt(State(api): State<Api>, mut request: Request,
         let text = "this change was not asked for by a page of the console; open the console and repeat it there";
         let (parts, body) = request.into_parts();
         let kept_back = parts.headers.contains_key(header::EXPECT);
-        refuse_unread(&api, kept_back, body, Problem::forbidden(text)).await
+        refuse_unread(&api.options, kept_back, body, Problem::forbidden(text)).await
     };
     let ending = response.headers().get(header::CONNECTION).cloned();
     let mut response = match response.extensions().get::<ProblemText>() {

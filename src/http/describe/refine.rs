@@ -72,18 +72,23 @@ fn operation_rules(operation: &str, generator: &mut SchemaGenerator) -> Value {
                 },
             ],
         }),
-        "v/ops/job/bulk" => json!({
-            "properties": {
-                "status": {"items": {"enum": JobStatus::ALL.map(JobStatus::as_str)}},
-                "code": {"items": {"enum": error_codes(generator)}},
-                "cursor": {"pattern": CURSOR},
-            },
-            "oneOf": BatchAction::ALL.map(|(name, action)| action_schema(name, action)),
-            "anyOf": [
-                {"required": ["expected"]}, {"required": ["cursor"]}, {"required": ["ids"]},
-                {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
-            ],
-        }),
+        "v/ops/job/bulk" => {
+            // Named jobs go with no part of a filter.
+            let beside_ids = ["status", "code", "agent", "session", "since", "until", "q", "cursor", "expected"];
+            json!({
+                "properties": {
+                    "status": {"items": {"enum": JobStatus::ALL.map(JobStatus::as_str)}},
+                    "code": {"items": {"enum": error_codes(generator)}},
+                    "cursor": {"pattern": CURSOR}, "ids": {"items": {"pattern": JobId::PATTERN}},
+                },
+                "not": {"anyOf": beside_ids.map(|key| json!({"required": ["ids", key]}))},
+                "oneOf": BatchAction::ALL.map(|(name, action)| action_schema(name, action)),
+                "anyOf": [
+                    {"required": ["expected"]}, {"required": ["cursor"]}, {"required": ["ids"]},
+                    {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
+                ],
+            })
+        }
         "v/ops/job/settle" => json!({
             "if": {"properties": {"done": {"const": false}}}, "then": {"properties": {"result": {"type": "null"}}},
         }),

@@ -24,12 +24,10 @@ pub(super) struct BulkJobs {
     /// these jobs, in place of a filter
     #[schemars(length(min = 1, max = BATCH))]
     ids: Option<Vec<JobId>>,
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    status: Vec<AnyCase<JobStatus>>,
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    code: Vec<AnyCase<ErrorCode>>,
+    #[schemars(with = "Option<Vec<String>>")]
+    status: Option<Vec<AnyCase<JobStatus>>>,
+    #[schemars(with = "Option<Vec<String>>")]
+    code: Option<Vec<AnyCase<ErrorCode>>>,
     agent: Option<AgentId>,
     session: Option<SessionId>,
     #[schemars(with = "Option<u64>")]
@@ -68,8 +66,8 @@ fn invalid(key: &str, why: impl std::fmt::Display) -> OpError {
 impl BulkJobs {
     fn filter(&self, reader: JobReader) -> Result<JobListFilter, OpError> {
         let filter = JobListFilter {
-            statuses: self.status.iter().map(|AnyCase(status)| *status).collect(),
-            codes: self.code.iter().map(|AnyCase(code)| *code).collect(),
+            statuses: self.status.iter().flatten().map(|AnyCase(status)| *status).collect(),
+            codes: self.code.iter().flatten().map(|AnyCase(code)| *code).collect(),
             agent: self.agent.clone(),
             session: self.session.clone(),
             since: self.since,
@@ -92,8 +90,8 @@ impl BulkJobs {
 impl BulkJobs {
     /// Whether no part of a filter is given.
     const fn has_no_filter(&self) -> bool {
-        self.status.is_empty()
-            && self.code.is_empty()
+        self.status.is_none()
+            && self.code.is_none()
             && self.agent.is_none()
             && self.session.is_none()
             && self.since.is_none()

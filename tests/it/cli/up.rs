@@ -178,8 +178,9 @@ fn edited_rules_count_from_the_next_call_on() {
     up.file("clerk.rules", "[[rule]]\nthen = { text = \"newer\" }\n");
     assert_eq!(up.run(&["submit", "clerk", "x", "--wait=60s"]).ok(), "newer");
     up.file("clerk.rules", "[[rule]]\nthan = { text = \"broken\" }\n");
-    up.run(&["submit", "clerk", "x", "--wait=60s"]).expect(3, "rules file `clerk.rules`");
+    up.run(&["submit", "clerk", "x", "--wait=3s"]).expect(4, "rules file `clerk.rules`: unknown key `than`");
     up.file("clerk.rules", "[[rule]]\nthen = { text = \"mended\" }\n");
+    up.run(&["agent", "resume", "clerk"]).ok();
     assert_eq!(up.run(&["submit", "clerk", "x", "--wait=60s"]).ok(), "mended");
 }
 

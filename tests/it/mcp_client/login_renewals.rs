@@ -1,7 +1,7 @@
 //! What becomes of tokens while they are replaced: calls that end before, refusals that repeat, other keys, narrower scopes.
 
 use super::ClientSite;
-use super::login_server::{LoginServer, Replaced, log_in, refresh};
+use super::login_server::{LoginServer, Replaced, asked_scope, log_in, refresh};
 use super::logins::start_by_clock;
 use crate::support::mcp_server::{McpReply, McpTestServer, STATELESS, text_tool};
 use crate::support::operate::{boss, operate};
@@ -105,8 +105,7 @@ async fn configured_scopes_are_all_that_the_venue_asks_for() {
     let auth = machine_auth(&site, &login, Some(json!(["read"]))).await;
     site.agent("payer", &server, auth).await;
     refresh(&site, "payer").await.unwrap();
-    let scopes: Vec<String> =
-        login.asked("/token").iter().map(|asked| asked.body.split("scope=").nth(1).unwrap().to_owned()).collect();
+    let scopes: Vec<String> = login.asked("/token").iter().map(|asked| asked_scope(&asked.body)).collect();
     assert_eq!(scopes, ["read%20write", "read"]);
 }
 

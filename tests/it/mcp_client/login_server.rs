@@ -197,6 +197,11 @@ fn give(state: &LoginState, asked: &LoginAsked) -> (u16, Value) {
     (200, answer)
 }
 
+/// The scopes in the form of a request for a token.
+pub fn asked_scope(form: &str) -> String {
+    form.split('&').find_map(|field| field.strip_prefix("scope=")).unwrap().to_owned()
+}
+
 /// Logs in at the server `shop` of an agent as a person does; returns what the venue says.
 pub async fn log_in(site: &ClientSite, agent: &str) -> Result<Value, OpError> {
     let answer = begin(site, agent).await?;

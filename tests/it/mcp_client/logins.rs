@@ -1,6 +1,6 @@
 //! Logins at servers of tools: of a person, and of the venue itself.
 
-use super::login_server::{LoginServer, Replaced, begin, finish, log_in, refresh};
+use super::login_server::{LoginServer, Replaced, asked_scope, begin, finish, log_in, refresh};
 use super::{ClientSite, RULES, any_loopback, shop_agent, told};
 use crate::support::mcp_server::{McpReply, McpTestServer, STATELESS, text_tool};
 use crate::support::operate::{boss, operate};
@@ -212,9 +212,7 @@ async fn scopes_that_a_call_lacks_are_asked_for_once() {
     site.agent("payer", &server, json!({"auth": auth})).await;
     let job = site.venue.run("payer", "t1", json!("go")).await;
     assert_eq!(site.outcomes(&job).await[0], ["ok"]);
-    let scopes = || -> Vec<String> {
-        login.asked("/token").iter().map(|asked| asked.body.split("scope=").nth(1).unwrap().to_owned()).collect()
-    };
+    let scopes = || -> Vec<String> { login.asked("/token").iter().map(|asked| asked_scope(&asked.body)).collect() };
     assert_eq!(scopes(), ["read", "write%20read"]);
     assert_eq!(server.asked("tools/call").len(), 2, "the call was sent once more");
     // Scopes that the token was asked for already are no reason for another one.
