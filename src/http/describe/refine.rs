@@ -3,6 +3,7 @@
 
 use crate::domain::authority::grant::MAX_GRANTS;
 use crate::domain::event::NAME;
+use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{ASSET_DESCRIPTION_BYTES, CONTEXT_IDS, LOAD_BYTES, LOADS};

@@ -43,6 +43,15 @@ fn wait(up: &Up, job: &str) -> Value {
     serde_json::from_str(&up.run(&["job", "wait", job, "--output", "json"]).ok()).unwrap()
 }
 
+/// Waits until the turn that made the call has committed: a kill before leaves the end of its call unknown.
+async fn until_it_waits(up: &Up, job: &str) {
+    let waiting = || {
+        let record: Value = serde_json::from_str(&up.run(&["job", "get", job, "--output", "json"]).ok()).unwrap();
+        record["waiting"].is_object()
+    };
+    until("a wait", waiting).await;
+}
+
 /// The open approval, once there is one.
 async fn question(up: &Up) -> Value {
     for _ in 0..200 {
@@ -61,6 +70,7 @@ async fn a_kill_while_a_person_is_asked_loses_neither_question_nor_answer() {
         asking_server(json!({"q": questions::form("Size?", &json!({"size": {"type": "string"}}), &["size"])})).await;
     let (mut up, job) = start(&server, "pay", &[]);
     let asked = question(&up).await;
+    until_it_waits(&up, &job).await;
     kill(&mut up);
     assert_eq!(question(&up).await["id"], asked["id"], "the question is still there, and is the same");
     let id = asked["id"].as_str().unwrap();
@@ -122,6 +132,7 @@ async fn a_kill_while_a_task_runs_costs_nothing() {
     })
     .await;
     let (mut up, job) = start(&server, "pay", &["worker.lease=3s"]);
+    until_it_waits(&up, &job).await;
     until("a look", || !server.asked("tasks/get").is_empty()).await;
     kill(&mut up);
     let ended = wait(&up, &job);
