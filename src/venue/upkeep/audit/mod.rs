@@ -44,7 +44,7 @@ use records::{JobRecords, PAGE, read_all_jobs};
 
 pub use error::AuditError;
 pub use generation::{StoreSetBack, advance_mark, set_backs};
-pub use losses::{is_unsettled, settle};
+pub use losses::{is_unsettled, read_settlement, settle};
 pub use repair::repair;
 pub use watch::AuditWatch;
 
