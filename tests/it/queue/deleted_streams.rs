@@ -30,11 +30,8 @@ async fn a_stream_made_again_is_a_problem_until_it_is_settled() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());
     context.delete_stream(&options.prefix.to_uppercase()).await.unwrap();
-    let to = MessageAddress::In {
-        owner: venue.owner.clone(),
-        agent: "helper".parse().unwrap(),
-        kind: InboundKind::Task,
-    };
+    let to =
+        MessageAddress::In { owner: venue.owner.clone(), agent: "helper".parse().unwrap(), kind: InboundKind::Task };
     let task = BusMessage { to, id: Some("e1".to_owned()), body: json!({"input": "x"}), trace: None };
     bus.publish(&task).await.unwrap_err();
     bus.publish(&task).await.unwrap();
