@@ -199,16 +199,13 @@ async fn settle_streams(venue: &Venue, bus: &mut [BackendSetting]) -> Result<boo
     for setting in bus.iter_mut().filter(|setting| setting.name.starts_with(STREAM_MADE_AGAIN)) {
         let settled = audit::read_settlement(venue).await?;
         let made = Millis::parse(&setting.value);
-        match settled.filter(|settled| made.is_some_and(|made| made < settled.at)) {
-            Some(settled) => {
-                setting.value = format!("{}, settled at {} by `{}`", setting.value, settled.at.rfc3339(), settled.by);
-                setting.problem = None;
-            }
-            None => {
-                unsettled = true;
-                let settle = "`trellis audit --settle` says that it is dealt with";
-                setting.problem = setting.problem.take().map(|problem| format!("{problem}; {settle}"));
-            }
+        if let Some(settled) = settled.filter(|settled| made.is_some_and(|made| made < settled.at)) {
+            setting.value = format!("{}, settled at {} by `{}`", setting.value, settled.at.rfc3339(), settled.by);
+            setting.problem = None;
+        } else {
+            unsettled = true;
+            let settle = "`trellis audit --settle` says that it is dealt with";
+            setting.problem = setting.problem.take().map(|problem| format!("{problem}; {settle}"));
         }
     }
     Ok(unsettled)
