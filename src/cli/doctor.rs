@@ -21,6 +21,9 @@ pub(crate) struct DoctorArgs {
     running: RunningArgs,
 }
 
+/// State of a setting that must be changed.
+const PROBLEM: &str = "problem";
+
 impl DoctorArgs {
     pub async fn run(self, context: &CliContext) -> Result<Exit, Failure> {
         let config = self.running.load(context)?;
@@ -36,10 +39,16 @@ impl DoctorArgs {
         let report: DoctorView = read_view(found.clone())?;
         context.out.value(&found, || text(context.out, &report))?;
         match report.broken {
-            0 if report.unsettled => {
-                Err(Failure::internal("the store has lost changes; `trellis audit --settle` when that is dealt with"))
-            }
-            0 => Ok(Exit::Ok),
+            0 if report.unsettled => Err(Failure::internal(
+                "acknowledged changes are lost; `trellis audit --settle` when that is dealt with",
+            )),
+            0 => match report.settings.iter().filter(|setting| setting.state == PROBLEM).count() {
+                0 => Ok(Exit::Ok),
+                1 => Err(Failure::internal("one setting has a problem, which affects no guarantee")),
+                count => Err(Failure::internal(format!(
+                    "{count} settings have a problem, none of which affects a guarantee"
+                ))),
+            },
             broken => {
                 let all = report.guarantees.len();
                 Err(Failure::internal(format!("{broken} of {all} guarantees do not hold with these settings")))

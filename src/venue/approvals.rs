@@ -20,7 +20,7 @@ use crate::domain::notification::NotificationKind;
 use crate::domain::session::WITHHELD;
 use crate::domain::time::Millis;
 use crate::domain::values::inject::trusted_arguments;
-use crate::store::{DocWrite, Edit, Intake, Store, StoreError, Window, keys, steps};
+use crate::store::{DocWrite, Edit, Intake, Store, StoreError, Window, decode_listed, keys, steps};
 use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
 use crate::venue::declared;
@@ -181,9 +181,15 @@ pub(super) async fn list_awaited(venue: &Venue, owner: &Owner, session: &Session
     Ok(calls.into_iter().map(|call| call.approval).collect())
 }
 
-/// Returns those of these approvals that can still be answered.
+/// Returns those of these approvals that can still be answered. A damaged one is left out.
 pub async fn list_unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Approval>, StoreError> {
-    Ok(read_unanswered(venue, owner, ids).await?.into_iter().map(|(approval, _)| approval).collect())
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let wanted: Vec<_> = ids.iter().map(keys::approval).collect();
+    let docs = steps::read_listed(&*venue.store, owner, &wanted).await?;
+    let found = wanted.iter().zip(docs).filter_map(|(key, doc)| decode_listed::<Approval>(owner, key, &doc.value?));
+    Ok(found.filter(|approval| is_unanswered(venue, approval)).collect())
 }
 
 /// Approvals of an owner that wait for an answer.
@@ -206,7 +212,7 @@ pub async fn count_open(venue: &Venue, owner: &Owner) -> Result<OpenApprovals, S
     Ok(OpenApprovals { count: page.total.saturating_sub(expired), oldest })
 }
 
-/// Like [`list_unanswered`], with the versions of the documents.
+/// Like [`list_unanswered`], with the versions of the documents. Fails where one of them is damaged.
 async fn read_unanswered(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(Approval, u64)>, StoreError> {
     if ids.is_empty() {
         return Ok(Vec::new());

@@ -5,7 +5,7 @@ use crate::domain::ids::{AssetId, Owner};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::media::{SniffedContent, sniff};
 use crate::domain::quota::QuotaUsage;
-use crate::store::{DocKey, DocWrite, StoreError, Window, WriteOutcome, decode, keys, steps};
+use crate::store::{DocKey, DocWrite, StoreError, Window, WriteOutcome, decode_listed, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::ListPage;
 
@@ -166,7 +166,7 @@ pub async fn list(
     for ([key], mut doc) in places.iter().zip(found) {
         let id = AssetId::new(key.strip_prefix(keys::ASSETS).unwrap_or_default());
         if let (Ok(id), Some(bytes)) = (id, doc.pop().and_then(|doc| doc.value)) {
-            items.push((id, decode(key, &bytes)?));
+            items.extend(decode_listed(owner, key, &bytes).map(|record| (id, record)));
         }
     }
     Ok(ListPage { items, total: page.total, next })

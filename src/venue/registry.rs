@@ -70,11 +70,12 @@ async fn read_workers(store: &dyn Store, now: Millis) -> Result<(Vec<WorkerRecor
     let owner = venue_owner();
     let (mut workers, mut gone) = (Vec::new(), Vec::new());
     let mut docs = store.docs(&owner, keys::WORKERS);
-    while let Some(page) = docs.next().await? {
-        for (key, doc) in page {
-            match doc.decode::<WorkerRecord>(&key)? {
-                Some(worker) if worker.is_expired(now) => gone.push(DocWrite::delete(key)),
-                worker => workers.extend(worker),
+    while let Some(page) = docs.records::<WorkerRecord>().await? {
+        for (key, worker) in page {
+            if worker.is_expired(now) {
+                gone.push(DocWrite::delete(key));
+            } else {
+                workers.push(worker);
             }
         }
     }

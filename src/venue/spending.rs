@@ -8,7 +8,7 @@ use crate::domain::cap::{Cap, CapScope, CapUse, Ceiling};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::limits::{LIST_BYTES, LIST_LOOKS};
 use crate::domain::spend::ModelUse;
-use crate::store::{StoreError, decode, keys, steps};
+use crate::store::{StoreError, decode_listed, keys, skip_damaged, steps};
 use crate::venue::agents;
 use crate::venue::{Venue, tenant_owner, venue_owner};
 use crate::view::spend::{CapCostView, CapTokensView, CapView, ModelSpendView, SessionSpendView, SpendTodayView};
@@ -23,10 +23,12 @@ pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<SpendTo
     let found = steps::scan(&*venue.store, owner, steps::KeyRange::ascending(&prefix), LIST_LOOKS, LIST_BYTES).await?;
     let mut models: BTreeMap<String, ModelUse> = BTreeMap::new();
     let mut sessions: BTreeMap<String, (SessionKey, ModelUse)> = BTreeMap::new();
-    let mut all = ModelUse::default();
+    let (mut all, mut is_partial) = (ModelUse::default(), !found.ended);
     for (key, doc) in found.docs {
-        let (Some(session), Some(bytes)) = (keys::session_of_day(&key), doc.value) else { continue };
-        for (model, spent) in decode::<BTreeMap<String, ModelUse>>(&key, &bytes)? {
+        let Some(session) = keys::session_of_day(&key) else { continue };
+        let spent: Option<BTreeMap<String, ModelUse>> = decode_listed(owner, &key, &doc.value.unwrap_or_default());
+        is_partial |= spent.is_none();
+        for (model, spent) in spent.unwrap_or_default() {
             let of_model = models.entry(model).or_default();
             *of_model = of_model.plus(spent);
             let (_, of_session) = sessions.entry(session.token()).or_insert((session.clone(), ModelUse::default()));
@@ -51,7 +53,7 @@ pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<SpendTo
         models: by_model.collect(),
         sessions: by_session.collect(),
         sessions_in_all: most.len(),
-        partial: !found.ended,
+        partial: is_partial,
         caps: Vec::new(),
     })
 }
@@ -73,7 +75,7 @@ pub async fn caps(
         if let Some(cap) = venue.spend.session_cap(own) {
             let ttl = config.as_ref().and_then(|config| config.session.ttl.as_ref());
             let since = agents::sessions::last_expired_turn(venue, owner, session, ttl).await?;
-            shown.push(cap_view(venue, owner, &keys::session_cap(session), since, &cap, true).await?);
+            shown.extend(cap_view(venue, owner, &keys::session_cap(session), since, &cap, true).await?);
         }
     }
     let now = venue.now();
@@ -85,17 +87,17 @@ pub async fn caps(
     ];
     for (owner, key, cap) in of_days {
         let Some(cap) = cap else { continue };
-        shown.push(cap_view(venue, &owner, &key, 0, &cap, true).await?);
+        shown.extend(cap_view(venue, &owner, &key, 0, &cap, true).await?);
     }
     for cap in venue.spend.model_caps(now) {
         let (CapScope::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
-        shown.push(cap_view(venue, &venue_owner(), &keys::model_cap(&day.date, name), 0, &cap, sees_all).await?);
+        shown.extend(cap_view(venue, &venue_owner(), &keys::model_cap(&day.date, name), 0, &cap, sees_all).await?);
     }
     Ok(shown)
 }
 
-/// Returns one cap with its account, which begins after turn `since` of the session. Without `whole` the amounts are
-/// left out.
+/// Returns one cap with its account, which begins after turn `since` of the session; `None` if the account is damaged.
+/// Without `whole` the amounts are left out.
 async fn cap_view(
     venue: &Venue,
     owner: &Owner,
@@ -103,8 +105,9 @@ async fn cap_view(
     since: u64,
     cap: &Cap,
     whole: bool,
-) -> Result<CapView, StoreError> {
-    let book = venue.store.get::<CapUse>(owner, key).await?.unwrap_or_default().for_conversation(since);
+) -> Result<Option<CapView>, StoreError> {
+    let Some(book) = skip_damaged(owner, key, venue.store.get::<CapUse>(owner, key).await)? else { return Ok(None) };
+    let book = book.unwrap_or_default().for_conversation(since);
     let (spent, taken) = (book.spent, book.spent_and_held());
     let (of, user, model) = match &cap.of {
         CapScope::Session => ("session", None, None),
@@ -123,7 +126,7 @@ async fn cap_view(
     });
     let is_reached =
         tokens.is_some_and(|tokens| tokens.used >= tokens.limit) || cost.is_some_and(|cost| cost.used >= cost.limit);
-    Ok(CapView {
+    Ok(Some(CapView {
         of: of.to_owned(),
         user,
         model,
@@ -132,5 +135,5 @@ async fn cap_view(
         calls: whole.then_some(spent.turns),
         tokens: tokens.filter(|_| whole),
         cost: cost.filter(|_| whole),
-    })
+    }))
 }

@@ -38,7 +38,7 @@ pub struct DoctorView {
     pub guarantees: Vec<GuaranteeView>,
     /// Number of broken guarantees.
     pub broken: usize,
-    /// Whether the store has lost changes that no operator has settled.
+    /// Whether the store has lost changes, or the queue a stream, that no operator has settled.
     #[serde(default)]
     pub unsettled: bool,
     /// What to change, one line for each setting with a problem.

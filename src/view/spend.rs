@@ -27,7 +27,7 @@ pub struct SpendTodayView {
     pub sessions: Vec<SessionSpendView>,
     /// Number of sessions with any use on this day.
     pub sessions_in_all: usize,
-    /// Whether there are more sessions than were read: then all amounts are lower bounds.
+    /// Whether there are more sessions than were read, or one's record is damaged: then all amounts are lower bounds.
     pub partial: bool,
     /// Caps of the named session, the owner's day, the user's day, its tenant's day and the models.
     #[serde(default)]

@@ -162,6 +162,27 @@ pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result
     read_stored(bytes).map_err(|error| corrupt(key, &error))
 }
 
+/// Decodes the document at `key` for a list. A damaged one is left out, so that the others are listed: a warning names it,
+/// and the audit does.
+pub fn decode_listed<T: serde::de::DeserializeOwned>(owner: &Owner, key: &str, bytes: &[u8]) -> Option<T> {
+    decode(key, bytes).inspect_err(|error| warn_left_out(owner, key, error)).ok()
+}
+
+/// Returns what was read of the document at `key` for a list; `None`, with the same warning, if it is damaged.
+pub fn skip_damaged<T>(owner: &Owner, key: &str, read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Err(error) if !error.is_transient() => {
+            warn_left_out(owner, key, &error);
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
+fn warn_left_out(owner: &Owner, key: &str, error: &StoreError) {
+    tracing::warn!(%owner, key, %error, "a damaged document is left out of a list");
+}
+
 /// Returns the error for a document at `key` that can't be decoded.
 pub fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
     let record = Some(DamagedRecord::Document(key.to_owned()));

@@ -2,7 +2,7 @@
 //!
 //! A list doesn't know how large its records are: a page read at once could hold a megabyte per entry.
 
-use super::{Doc, DocKey, Store, StoreError, decode};
+use super::{Doc, DocKey, Store, StoreError, decode_listed, skip_damaged};
 use crate::domain::ids::Owner;
 use crate::domain::limits::LIST_BYTES;
 use serde::de::DeserializeOwned;
@@ -102,32 +102,32 @@ pub async fn scan(
 
 /// [`DocumentStore::read`](super::DocumentStore::read) of the first of these groups of documents: as many as fit in
 /// `bytes`, and at least one. Returns them and the bytes left. A damaged document counts as absent, so that the others
-/// are listed; the audit names it.
+/// are listed; a warning names it, and the audit does.
 pub async fn read<const N: usize>(
     store: &dyn Store,
     owner: &Owner,
     groups: &[[DocKey; N]],
     bytes: usize,
 ) -> Result<(Vec<Vec<Doc>>, usize), StoreError> {
-    match read_whole(store, owner, groups, bytes).await {
+    let mut steps = GroupSteps::new(groups, bytes);
+    while let Some(keys) = steps.next_keys() {
+        steps.add(read_listed(store, owner, keys).await?);
+    }
+    Ok(steps.into_found())
+}
+
+/// Returns documents for a list, in the order of `keys`. A damaged one counts as absent, so that the others are listed; a
+/// warning names it. It is meant for few keys: around a damaged document they are read one by one.
+pub async fn read_listed(store: &dyn Store, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
+    match store.read(owner, keys).await {
         Err(error) if !error.is_transient() => {}
         found => return found,
     }
-    // Reads only the first group, so that the next call continues behind it.
-    let Some(group) = groups.first() else { return Ok((Vec::new(), bytes)) };
-    let mut docs = Vec::with_capacity(N);
-    for key in group {
-        docs.push(match store.read(owner, std::slice::from_ref(key)).await {
-            Ok(mut doc) => doc.pop().unwrap_or_default(),
-            Err(error) if error.is_transient() => return Err(error),
-            Err(error) => {
-                tracing::warn!(%owner, key, %error, "a damaged document is left out of a list");
-                Doc::default()
-            }
-        });
+    let mut docs = Vec::with_capacity(keys.len());
+    for key in keys {
+        docs.push(skip_damaged(owner, key, store.doc(owner, key).await)?.unwrap_or_default());
     }
-    let left = bytes.saturating_sub(docs.iter().map(value_bytes).sum());
-    Ok((vec![docs], left))
+    Ok(docs)
 }
 
 /// [`read`] that fails where one of the documents is damaged.
@@ -137,20 +137,45 @@ pub async fn read_whole<const N: usize>(
     groups: &[[DocKey; N]],
     bytes: usize,
 ) -> Result<(Vec<Vec<Doc>>, usize), StoreError> {
-    let mut steps = Steps::with_budget(bytes);
-    let mut found: Vec<Vec<Doc>> = Vec::new();
-    while found.len() < groups.len() && (steps.bytes_left > 0 || found.is_empty()) {
-        let step = &groups[found.len()..groups.len().min(found.len() + steps.count)];
-        let mut docs = store.read(owner, step.as_flattened()).await?.into_iter();
-        let mut taken = 0;
-        for _ in step {
-            let group: Vec<Doc> = docs.by_ref().take(N).collect();
-            taken += group.iter().map(value_bytes).sum::<usize>();
-            found.push(group);
-        }
-        steps.note_step(step.len(), taken);
+    let mut steps = GroupSteps::new(groups, bytes);
+    while let Some(keys) = steps.next_keys() {
+        steps.add(store.read(owner, keys).await?);
     }
-    Ok((found, steps.bytes_left))
+    Ok(steps.into_found())
+}
+
+/// A read of groups of documents, step by step.
+struct GroupSteps<'a, const N: usize> {
+    groups: &'a [[DocKey; N]],
+    steps: Steps,
+    found: Vec<Vec<Doc>>,
+}
+
+impl<'a, const N: usize> GroupSteps<'a, N> {
+    const fn new(groups: &'a [[DocKey; N]], bytes: usize) -> Self {
+        Self { groups, steps: Steps::with_budget(bytes), found: Vec::new() }
+    }
+
+    /// Returns the keys of the next step; `None` when everything is read, or as much as fits.
+    fn next_keys(&self) -> Option<&'a [DocKey]> {
+        let Self { groups, steps, found } = self;
+        let goes_on = found.len() < groups.len() && (steps.bytes_left > 0 || found.is_empty());
+        let end = groups.len().min(found.len() + steps.count);
+        goes_on.then(|| groups[found.len()..end].as_flattened())
+    }
+
+    /// Adds the documents of a step.
+    fn add(&mut self, docs: Vec<Doc>) {
+        let (count, taken) = (docs.len() / N, docs.iter().map(value_bytes).sum());
+        let mut docs = docs.into_iter();
+        self.found.extend((0..count).map(|_| docs.by_ref().take(N).collect()));
+        self.steps.note_step(count, taken);
+    }
+
+    /// Returns the documents by group, and the bytes left.
+    fn into_found(self) -> (Vec<Vec<Doc>>, usize) {
+        (self.found, self.steps.bytes_left)
+    }
 }
 
 fn value_bytes(doc: &Doc) -> usize {
@@ -170,10 +195,7 @@ pub async fn page<T: DeserializeOwned>(
     let next = offset + found.len();
     let mut items = Vec::with_capacity(found.len());
     for ([key], mut doc) in wanted.iter().zip(found) {
-        match doc.pop().and_then(|doc| doc.value).map(|bytes| decode(key, &bytes)).transpose() {
-            Ok(item) => items.extend(item),
-            Err(error) => tracing::warn!(%owner, key, %error, "a damaged document is left out of a list"),
-        }
+        items.extend(doc.pop().and_then(|doc| doc.value).and_then(|bytes| decode_listed(owner, key, &bytes)));
     }
     Ok((items, next))
 }

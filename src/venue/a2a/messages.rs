@@ -8,7 +8,7 @@ use crate::domain::ids::{JobId, Owner, sha256_hex};
 use crate::domain::job::JobHead;
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::time::Millis;
-use crate::store::{DocKey, DocWrite, StoreError, decode, keys, steps};
+use crate::store::{DocKey, DocWrite, StoreError, decode, decode_listed, keys, steps};
 use crate::venue::Venue;
 use crate::view::a2a::{A2aMessage, A2aPart, A2aRole};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ pub async fn list_last(
     let page = steps::scan(&*venue.store, owner, range, most.min(MESSAGES), LIST_BYTES).await?;
     let mut found = Vec::with_capacity(page.docs.len().max(1));
     for (key, doc) in page.docs.into_iter().rev() {
-        found.push(decode::<TaskMessage>(&key, &doc.value.unwrap_or_default())?);
+        found.extend(decode_listed::<TaskMessage>(owner, &key, &doc.value.unwrap_or_default()));
     }
     if found.is_empty() {
         let message = first_message(head);

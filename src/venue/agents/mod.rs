@@ -25,7 +25,7 @@ use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::unknown_fields::UnknownFields;
 use crate::domain::visible::cut_at;
-use crate::store::{Doc, DocKey, DocWrite, Edit, SessionFacts, Store, StoreError, Window, decode, keys, steps};
+use crate::store::{Doc, DocKey, DocWrite, Edit, SessionFacts, Store, StoreError, Window, decode_listed, keys, steps};
 use crate::venue::Venue;
 use crate::venue::operation::Need;
 use crate::venue::outbound::url_resource;
@@ -139,9 +139,11 @@ pub async fn list(
         if found.is_record()
             && let Some(bytes) = &found.doc.value
         {
-            let AgentRecord { id, status, config, .. } = decode(&found.key, bytes)?;
-            let description = config.description.map(|text| cut_at(&text, LISTED_TEXT_BYTES));
-            agents.push(ListedAgent { id, status, description });
+            let record = decode_listed(owner, &found.key, bytes);
+            agents.extend(record.map(|AgentRecord { id, status, config, .. }| {
+                let description = config.description.map(|text| cut_at(&text, LISTED_TEXT_BYTES));
+                ListedAgent { id, status, description }
+            }));
         }
         after = Some(found.last_key());
     }
@@ -288,8 +290,8 @@ pub async fn timeline(
     let (docs, _) = steps::read(&*venue.store, owner, &records, LIST_BYTES).await?;
     let mut shown = Vec::with_capacity(docs.len());
     for ((session, key), mut doc) in turns.iter().zip(docs) {
-        let Some(bytes) = doc.pop().and_then(|doc| doc.value) else { continue };
-        let record: TurnRecord = decode(key, &bytes)?;
+        let record = doc.pop().and_then(|doc| decode_listed::<TurnRecord>(owner, key, &doc.value?));
+        let Some(record) = record else { continue };
         let record = TurnRecordView::for_transcript(&record.visible_to(reader));
         shown.push(TimelineTurnView { record, session: decode_token(session) });
     }

@@ -4,7 +4,7 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::agent::published::PublishedSettings;
 use crate::domain::decode;
 use crate::domain::ids::{AgentId, Owner};
-use crate::store::{StoreError, keys};
+use crate::store::{StoreError, keys, steps};
 use crate::venue::Venue;
 
 /// A published agent.
@@ -57,7 +57,7 @@ pub async fn page(
         return Ok(PublishedPage::default());
     }
     let wanted: Vec<_> = listed.iter().map(|agent| keys::agent(&agent.id)).collect();
-    let docs = venue.store.read(owner, &wanted).await?;
+    let docs = steps::read_listed(&*venue.store, owner, &wanted).await?;
     // A damaged record is reported where the agent is shown.
     let records = docs.into_iter().filter_map(|doc| decode::read_stored::<AgentRecord>(&doc.value?).ok());
     Ok(PublishedPage { agents: records.filter_map(PublishedAgent::of_record).collect(), next })

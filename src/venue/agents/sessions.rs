@@ -9,7 +9,7 @@ use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
-use crate::store::{EventKind, SessionFacts, StoreError, decode as document, keys, steps};
+use crate::store::{EventKind, SessionFacts, StoreError, decode_listed, keys, steps};
 use crate::venue::Venue;
 use crate::view::ledger::TurnRecordView;
 use crate::view::session::SessionRowView;
@@ -113,12 +113,14 @@ pub async fn read(
     let page = steps::scan(&*venue.store, owner, range, limit, LIST_BYTES).await?;
     let (mut turns, mut last, mut full) = (Vec::with_capacity(page.docs.len()), after, !page.ended);
     for (place, doc) in page.docs {
-        let record: TurnRecord = document(&place, &doc.value.unwrap_or_default())?;
-        if record.turn > own {
+        let Some(turn) = keys::number_of_turn(&place) else { continue };
+        if turn > own {
             full = false;
             break;
         }
-        last = record.turn;
+        last = turn;
+        let record = decode_listed::<TurnRecord>(owner, &place, &doc.value.unwrap_or_default());
+        let Some(record) = record else { continue };
         turns.push(TurnRecordView::for_transcript(&record.visible_to(reader)));
     }
     Ok((turns, full.then_some(last)))

@@ -9,7 +9,7 @@ use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, TURNS_PAGE};
 use crate::domain::session::{SessionState, TurnRecord, WITHHELD};
 use crate::domain::time::Millis;
-use crate::store::{StoreError, decode, keys, steps};
+use crate::store::{Doc, DocKey, StoreError, decode_listed, keys, steps};
 use crate::venue::Venue;
 use crate::view::session::{ConversationCallView, ConversationMessageView, ConversationRole, ConversationView};
 
@@ -57,15 +57,14 @@ pub async fn read(
     let (prefix, end) = (keys::turns(key), keys::turn(key, facts.version + 1));
     let range = steps::KeyRange::descending(&prefix).start_after(&end);
     let page = steps::scan(&*venue.store, owner, range, limit, LIST_BYTES).await?;
-    let mut records = Vec::with_capacity(page.docs.len());
-    for (place, doc) in page.docs {
-        let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;
-        records.push(record);
-    }
+    let read = page.docs.len();
+    let record = |(place, doc): (DocKey, Doc)| decode_listed(owner, &place, &doc.value.unwrap_or_default());
+    let records: Vec<TurnRecord> = page.docs.into_iter().filter_map(record).collect();
     let oldest = records.last().map_or(0, |record| record.turn);
     let mut said: Vec<ConversationMessageView> = Vec::new();
     let mut left = wanted.chars;
-    let mut cut = !page.ended && oldest > from + 1;
+    // A conversation with a damaged turn isn't whole.
+    let mut cut = !page.ended && oldest > from + 1 || records.len() < read;
     'turns: for record in records.into_iter().filter(|record| record.turn > from) {
         for message in messages(&record.visible_to(reader)).into_iter().rev() {
             let chars = message.content.chars().count();

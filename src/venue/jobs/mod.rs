@@ -224,7 +224,7 @@ async fn note_suspended_agents(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -
         return Ok(());
     }
     let keys: Vec<_> = agents.iter().map(keys::agent).collect();
-    let records = venue.store.read(owner, &keys).await?;
+    let records = steps::read_listed(&*venue.store, owner, &keys).await?;
     for (agent, doc) in agents.iter().zip(records) {
         // A damaged record is reported where the agent is shown.
         let record = doc.value.and_then(|bytes| decode::read_stored::<AgentRecord>(&bytes).ok());
@@ -287,7 +287,7 @@ pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> 
 /// Returns the statuses of those of these jobs that exist.
 pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(JobId, JobStatus)>, StoreError> {
     let keys: Vec<_> = ids.iter().map(keys::job_status).collect();
-    let docs = venue.store.read(owner, &keys).await?;
+    let docs = steps::read_listed(&*venue.store, owner, &keys).await?;
     let known = ids.iter().zip(docs).filter_map(|(id, doc)| Some((id.clone(), doc.status()?.0)));
     Ok(known.collect())
 }

@@ -4,7 +4,7 @@ use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::TREE_JOBS;
 use crate::domain::spend::{JobTreeUse, ModelUse, Tally};
-use crate::store::{StoreError, keys};
+use crate::store::{StoreError, decode_listed, keys, steps};
 use crate::venue::Venue;
 use std::collections::VecDeque;
 
@@ -73,12 +73,12 @@ async fn read_children(
     ids: Vec<JobId>,
 ) -> Result<Vec<(JobId, JobStatus, Option<Tally>)>, StoreError> {
     let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::job_status(id), keys::job_spend(id)]).collect();
-    let docs = venue.store.read(owner, &wanted).await?;
+    let docs = steps::read_listed(&*venue.store, owner, &wanted).await?;
     let mut found = Vec::with_capacity(ids.len());
     for (id, docs) in ids.into_iter().zip(docs.chunks(2)) {
         let [status, tally] = docs else { continue };
         let Some((status, _)) = status.status() else { continue };
-        let tally = tally.decode(&keys::job_spend(&id))?;
+        let tally = tally.value.as_ref().and_then(|bytes| decode_listed(owner, &keys::job_spend(&id), bytes));
         found.push((id, status, tally));
     }
     Ok(found)

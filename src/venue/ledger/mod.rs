@@ -22,7 +22,7 @@ use crate::domain::context::record::{PartContents, RestoredRecord, read};
 use crate::domain::context::sight::{Sight, turn_sights};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::session::TurnRecord;
-use crate::store::{DocKey, Store, StoreError, Window, corrupt, decode, keys};
+use crate::store::{DocKey, Store, StoreError, Window, corrupt, decode, decode_listed, keys, steps};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -207,9 +207,8 @@ pub async fn list_turns(
     let mut found = Vec::new();
     if let Some(session) = session {
         for (key, doc) in store.scan(owner, &keys::turns(session), None, true, limit).await? {
-            if let Some(bytes) = doc.value {
-                found.push((session.session.clone(), decode(&key, &bytes)?));
-            }
+            let record = decode_listed(owner, &key, &doc.value.unwrap_or_default());
+            found.extend(record.map(|record| (session.session.clone(), record)));
         }
         return Ok(found);
     }
@@ -217,10 +216,10 @@ pub async fn list_turns(
     let page = store.page(owner, &keys::timeline(agent), window).await?;
     let places: Vec<_> = page.docs.iter().filter_map(|(key, _)| keys::timeline_turn(agent, key)).collect();
     let records: Vec<_> = places.iter().map(|(_, key)| key.clone()).collect();
-    for ((token, key), doc) in places.iter().zip(store.read(owner, &records).await?) {
+    for ((token, key), doc) in places.iter().zip(steps::read_listed(store, owner, &records).await?) {
         let session = decode_token(token).and_then(|id| SessionId::new(id).ok());
         if let (Some(session), Some(bytes)) = (session, doc.value) {
-            found.push((session, decode(key, &bytes)?));
+            found.extend(decode_listed(owner, key, &bytes).map(|record| (session, record)));
         }
     }
     Ok(found)

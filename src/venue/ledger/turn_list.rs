@@ -7,7 +7,7 @@ use crate::domain::job::JobStatus;
 use crate::domain::limits::{LIST_BYTES, LIST_LOOK_BYTES, LIST_LOOKS};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
-use crate::store::{DocKey, Store, StoreError, decode, keys, steps};
+use crate::store::{DocKey, Store, StoreError, decode_listed, keys, steps};
 
 /// Entries of the timeline that one step reads.
 const STEP: usize = 100;
@@ -131,7 +131,7 @@ pub async fn find(
 
 /// Turn records of one step.
 struct TimelineStep {
-    /// Records with their keys, sessions and bytes; records that are gone are left out.
+    /// Records with their keys, sessions and bytes; records that are gone or damaged are left out.
     records: Vec<(DocKey, SessionId, TurnRecord, usize)>,
     /// Number of entries that were read.
     count: usize,
@@ -171,10 +171,9 @@ impl<'a> TimelineKeys<'a> {
             let page = steps::scan(store, owner, range, step, LIST_BYTES).await?;
             let (count, last) = (page.docs.len(), page.docs.last().map(|(key, _)| key.clone()));
             for (key, doc) in page.docs {
-                if let Some(bytes) = doc.value {
-                    let record = decode(&key, &bytes)?;
-                    records.push((key, session.session.clone(), record, bytes.len()));
-                }
+                let bytes = doc.value.unwrap_or_default();
+                let record = decode_listed(owner, &key, &bytes);
+                records.extend(record.map(|record| (key, session.session.clone(), record, bytes.len())));
             }
             return Ok(TimelineStep { records, count, last, ended: page.ended });
         }
@@ -189,7 +188,8 @@ impl<'a> TimelineKeys<'a> {
             let Some((token, _)) = keys::timeline_turn(agent, &key) else { continue };
             let session = decode_token(token).and_then(|id| SessionId::new(id).ok());
             if let (Some(session), Some(bytes)) = (session, doc.pop().and_then(|doc| doc.value)) {
-                records.push((key, session, decode(turn, &bytes)?, bytes.len()));
+                let record = decode_listed(owner, turn, &bytes);
+                records.extend(record.map(|record| (key, session, record, bytes.len())));
             }
         }
         Ok(TimelineStep { records, count, last, ended })

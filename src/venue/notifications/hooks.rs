@@ -8,12 +8,13 @@ use crate::domain::limits::WEBHOOKS;
 use crate::domain::notification::NotificationKind;
 use crate::domain::notification::signature::WebhookKey;
 use crate::domain::webhook::{NotificationsState, Webhook, WebhookName, WebhookState};
-use crate::store::{DocWrite, Edit, StoreError, keys};
+use crate::store::{DocWrite, Edit, StoreError, keys, skip_damaged};
 use crate::venue::Venue;
 use crate::venue::operation::{Caller, OpError};
 use crate::venue::outbound::url_resource;
 use crate::view::notification::{WebhookView, WebhooksView};
 use reqwest::Url;
+use serde::de::DeserializeOwned;
 
 /// Request to set a webhook.
 #[derive(Debug, Clone)]
@@ -57,13 +58,22 @@ pub async fn get(venue: &Venue, owner: &Owner, name: &WebhookName) -> Result<Opt
     venue.store.get(owner, &keys::webhook(name.as_str())).await
 }
 
-async fn read_state(venue: &Venue, owner: &Owner, place: WebhookPlace<'_>) -> Result<WebhookState, StoreError> {
-    Ok(venue.store.get(owner, &place.state_key()).await?.unwrap_or_default())
+/// Returns what is known of the deliveries of a webhook; nothing, if its record is damaged.
+async fn read_listed_state(venue: &Venue, owner: &Owner, place: WebhookPlace<'_>) -> Result<WebhookState, StoreError> {
+    read_listed_or_default(venue, owner, &place.state_key()).await
+}
+
+async fn read_listed_or_default<T: DeserializeOwned + Default>(
+    venue: &Venue,
+    owner: &Owner,
+    key: &str,
+) -> Result<T, StoreError> {
+    Ok(skip_damaged(owner, key, venue.store.get(owner, key).await)?.flatten().unwrap_or_default())
 }
 
 /// Returns one webhook as people see it.
 pub async fn view(venue: &Venue, owner: &Owner, hook: &Webhook) -> Result<WebhookView, StoreError> {
-    let state = read_state(venue, owner, WebhookPlace { name: &hook.name, of_venue: false }).await?;
+    let state = read_listed_state(venue, owner, WebhookPlace { name: &hook.name, of_venue: false }).await?;
     let shown = Url::parse(&hook.url).map(|url| url_resource(&url).to_string()).unwrap_or_default();
     Ok(WebhookView::of_owner(hook, shown, state))
 }
@@ -75,11 +85,11 @@ pub async fn views(venue: &Venue, owner: &Owner) -> Result<WebhooksView, StoreEr
         items.push(view(venue, owner, &hook).await?);
     }
     for hook in &venue.catalog.webhooks {
-        let state = read_state(venue, owner, WebhookPlace { name: &hook.name, of_venue: true }).await?;
+        let state = read_listed_state(venue, owner, WebhookPlace { name: &hook.name, of_venue: true }).await?;
         items.push(WebhookView::of_venue(hook.name.to_string(), hook.kinds.clone(), state));
     }
-    let state: Option<NotificationsState> = venue.store.get(owner, keys::NOTIFICATIONS_STATE).await?;
-    Ok(WebhooksView { items, dropped: state.unwrap_or_default().dropped })
+    let state: NotificationsState = read_listed_or_default(venue, owner, keys::NOTIFICATIONS_STATE).await?;
+    Ok(WebhooksView { items, dropped: state.dropped })
 }
 
 /// Returns the key of a webhook's signatures.

@@ -4,7 +4,7 @@ use super::prepare::PinnedPlace;
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::mcp::name::ServerName;
-use crate::store::keys;
+use crate::store::{keys, skip_damaged};
 use crate::venue::Venue;
 use crate::venue::failure::OpError;
 use crate::venue::places::{KnownPlace, PlaceKey, VenuePlace};
@@ -98,7 +98,8 @@ pub(crate) async fn find_place<E: PinnedPlace>(
     found.ok_or_else(|| OpError::NotFound(format!("agent `{id}` declares no {what} `{name}`")))
 }
 
-/// Lists the places of the venue, and with an agent those that it declares, each with what is approved of it.
+/// Lists the places of the venue, and with an agent those that it declares, each with what is approved of it. One whose
+/// approvals are damaged is left out.
 ///
 /// # Errors
 /// There is no such agent; the store can't be read.
@@ -116,8 +117,9 @@ pub(crate) async fn list_places<E: PinnedPlace>(
     }
     let mut listed = Vec::with_capacity(wanted.len());
     for place in wanted {
-        let pin = super::pins::load::<E>(venue, &place.key, &place.settings).await?;
-        listed.push((place, pin));
+        let pin = super::pins::load::<E>(venue, &place.key, &place.settings).await;
+        let pin = skip_damaged(&place.key.keeper(), &E::doc_key(&place.key), pin)?;
+        listed.extend(pin.map(|pin| (place, pin)));
     }
     Ok(listed)
 }

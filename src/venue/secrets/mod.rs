@@ -15,7 +15,7 @@ use crate::domain::quota::Quota;
 use crate::domain::secret::keys::NONCE_BYTES;
 use crate::domain::secret::{Binding, KeyId, KeyRing, PlainSecret, SecretFacts, SecretRecord, UnsealError};
 use crate::domain::time::Millis;
-use crate::store::{DocWrite, Edit, Store, StoreError, Window, decode, keys};
+use crate::store::{Doc, DocKey, DocWrite, Edit, Store, StoreError, Window, decode_listed, keys};
 
 /// Why a secret can't be opened, set or deleted. No variant shows a value.
 #[derive(Debug, thiserror::Error)]
@@ -220,11 +220,11 @@ pub async fn list_stamps(
 /// Returns an owner's secrets by name, sealed as they are stored.
 pub async fn list(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, SecretRecord)>, StoreError> {
     let found = store.scan(owner, keys::SECRETS, None, false, SECRETS).await?;
-    found
-        .into_iter()
-        .filter_map(|(key, doc)| Some((keys::secret_name(&key)?, key, doc.value?)))
-        .map(|(name, key, bytes)| Ok((name, decode(&key, &bytes)?)))
-        .collect()
+    let record = |(key, doc): (DocKey, Doc)| {
+        let record = decode_listed(owner, &key, &doc.value.unwrap_or_default())?;
+        Some((keys::secret_name(&key)?, record))
+    };
+    Ok(found.into_iter().filter_map(record).collect())
 }
 
 /// Deletes a secret; `false` if there was none.

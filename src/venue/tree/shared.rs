@@ -10,7 +10,7 @@ use crate::domain::lattice::Path;
 use crate::domain::lattice::value::{append, get as navigate, normalise, remove, set};
 use crate::domain::limits::{READ_WHOLE_BYTES, SHARED_VALUES_BYTES};
 use crate::domain::values::Values;
-use crate::store::{DocWrite, Edit, Store, StoreError, decode, keys, steps};
+use crate::store::{DocWrite, Edit, Store, StoreError, decode_listed, keys, steps};
 use crate::venue::operation::{Invocation, OpError, Site};
 use crate::venue::tenant_owner;
 use crate::venue::workspace::WriteOp;
@@ -112,8 +112,9 @@ async fn all_users(call: &Invocation<'_>) -> Result<Value, OpError> {
     }
     for (key, doc) in found.docs {
         let name = decode_token(&key[keys::USER_VALUES.len()..]).and_then(|name| OwnerPart::new(name).ok());
-        if let (Some(name), Some(bytes)) = (name.filter(|name| may_see(call, name)), doc.value) {
-            users.insert(name.to_string(), decode(&key, &bytes)?);
+        if let Some(name) = name.filter(|name| may_see(call, name)) {
+            let values = decode_listed(&owner, &key, &doc.value.unwrap_or_default());
+            users.extend(values.map(|values| (name.to_string(), values)));
         }
     }
     Ok(users.into())

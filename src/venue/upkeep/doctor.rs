@@ -1,6 +1,7 @@
 //! Which guarantees the settings of a venue's servers give, and what to change.
 
 use crate::domain::quota::QuotaKind;
+use crate::domain::time::Millis;
 use crate::store::{BackendSetting, StoreError};
 use crate::venue::upkeep::audit::{self, AuditError};
 use crate::venue::{Venue, clocks};
@@ -44,8 +45,11 @@ const REACH: [(&str, &[u8]); 17] = [
     ("nats options", &[]),
     ("nats sync_interval", QUEUED),
     ("nats stream size", &[]),
-    ("nats stream made again", &[]),
+    (STREAM_MADE_AGAIN, &[]),
 ];
+
+/// Name of the settings of streams that were deleted while the venue ran.
+const STREAM_MADE_AGAIN: &str = "nats stream made again";
 
 /// Values of settings that a server doesn't disclose.
 const UNDISCLOSED: [&str; 2] = ["unknown", "not shown to clients"];
@@ -81,16 +85,18 @@ pub struct Examination {
     settings: Vec<SettingReach>,
     /// Number, text and state of each guarantee.
     pub verdicts: Vec<(u8, &'static str, GuaranteeVerdict)>,
-    /// Whether the store has lost changes that no operator has settled: a fact of the past, not a setting.
+    /// Whether the store has lost changes, or the queue a stream, that no operator has settled: a fact of the past, not a
+    /// setting.
     pub unsettled: bool,
 }
 
 /// Reads the settings of the servers and judges them.
 pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send + Sync>> {
     let store = venue.store.settings().await?;
-    let bus = venue.bus.settings().await?;
+    let mut bus = venue.bus.settings().await?;
     let mut own = vec![policy_setting()];
-    let (history, unsettled) = history_setting(venue).await?;
+    let (history, mut unsettled) = history_setting(venue).await?;
+    unsettled |= settle_streams(venue, &mut bus).await?;
     own.extend(history);
     own.extend(journal_setting(venue));
     own.push(quota_setting(venue).await);
@@ -184,6 +190,25 @@ async fn history_setting(venue: &Venue) -> Result<(Option<BackendSetting>, bool)
             .to_owned()
     });
     Ok((Some(BackendSetting { name: "store history".to_owned(), value, problem }), unsettled))
+}
+
+/// Removes the problem of streams that were made again before an operator's last settlement; returns whether there are
+/// others. The value of such a setting is the time at which the stream was made.
+async fn settle_streams(venue: &Venue, bus: &mut [BackendSetting]) -> Result<bool, AuditError> {
+    let mut unsettled = false;
+    for setting in bus.iter_mut().filter(|setting| setting.name.starts_with(STREAM_MADE_AGAIN)) {
+        let settled = audit::read_settlement(venue).await?;
+        let made = Millis::parse(&setting.value);
+        if let Some(settled) = settled.filter(|settled| made.is_some_and(|made| made < settled.at)) {
+            setting.value = format!("{}, settled at {} by `{}`", setting.value, settled.at.rfc3339(), settled.by);
+            setting.problem = None;
+        } else {
+            unsettled = true;
+            let settle = "`trellis audit --settle` says that it is dealt with";
+            setting.problem = setting.problem.take().map(|problem| format!("{problem}; {settle}"));
+        }
+    }
+    Ok(unsettled)
 }
 
 /// Describes how far the journal of this process is behind.

@@ -7,6 +7,7 @@ pub mod bus_conformance;
 mod bus_owner;
 mod cluster;
 mod completion_batches;
+mod deleted_streams;
 mod direct;
 mod large_outputs;
 mod messages;

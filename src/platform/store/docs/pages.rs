@@ -1,6 +1,6 @@
 //! One pager for all ordered lists: documents, sessions, owners.
 
-use super::super::{Doc, DocKey, SessionFacts, Store, StoreError, decode, steps};
+use super::super::{Doc, DocKey, SessionFacts, Store, StoreError, decode_listed, steps};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::LIST_BYTES;
 use serde::de::DeserializeOwned;
@@ -130,12 +130,9 @@ impl Pages<DocumentList<'_>> {
     pub async fn records<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<(DocKey, T)>>, StoreError> {
         let Some(page) = self.next().await? else { return Ok(None) };
         let owner = self.listing.owner;
-        let records = page.into_iter().filter_map(|(key, doc)| match decode(&key, &doc.value.unwrap_or_default()) {
-            Ok(value) => Some((key, value)),
-            Err(error) => {
-                tracing::warn!(%owner, key, %error, "a damaged document is left out of a list");
-                None
-            }
+        let records = page.into_iter().filter_map(|(key, doc)| {
+            let value = decode_listed(owner, &key, &doc.value.unwrap_or_default())?;
+            Some((key, value))
         });
         Ok(Some(records.collect()))
     }

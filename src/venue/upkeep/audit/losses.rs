@@ -226,7 +226,7 @@ pub(super) async fn read_losses(venue: &Venue, limit: usize) -> Result<KnownLoss
 }
 
 /// Returns the last settlement by an operator.
-async fn read_settlement(venue: &Venue) -> Result<Option<LossSettlement>, AuditError> {
+pub async fn read_settlement(venue: &Venue) -> Result<Option<LossSettlement>, AuditError> {
     Ok(venue.store.get(&venue_owner(), keys::SETTLED).await?)
 }
 

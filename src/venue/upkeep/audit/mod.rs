@@ -44,7 +44,7 @@ use records::{JobRecords, PAGE, read_all_jobs};
 
 pub use error::AuditError;
 pub use generation::{StoreSetBack, advance_mark, set_backs};
-pub use losses::{is_unsettled, settle};
+pub use losses::{is_unsettled, read_settlement, settle};
 pub use repair::repair;
 pub use watch::AuditWatch;
 
@@ -116,7 +116,9 @@ pub async fn audit_all(venue: &Venue) -> Result<AuditTotals, AuditError> {
     let set_backs = set_backs(venue).await?;
     let losses = losses::read_losses(venue, LOST_LINES).await?;
     let is_suspect = !set_backs.is_empty() || losses.is_any;
-    for (line, owner) in unknown_jobs::find_unknown(venue, is_suspect).await? {
+    let compared = unknown_jobs::compare_with_queue(venue, is_suspect).await?;
+    books.add_damaged(compared.damaged);
+    for (line, owner) in compared.unknown {
         tracing::debug!(%owner, line, "unknown job");
         books.unknown += 1;
         books.missing.push(line);

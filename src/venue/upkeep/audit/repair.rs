@@ -100,6 +100,7 @@ async fn confirmed_findings(venue: &Venue, owner: &Owner, age: Duration) -> Resu
 }
 
 async fn repair_owner(venue: &Venue, owner: &Owner, done: &mut Vec<RepairTexts>) -> Result<(), AuditError> {
+    done.extend(rebuild_index(venue, owner).await?);
     for finding in confirmed_findings(venue, owner, AGE).await? {
         match split_error(repair_finding(venue, owner, finding).await)? {
             OwnerOutcome::Done(mended) => done.extend(mended),
@@ -111,6 +112,18 @@ async fn repair_owner(venue: &Venue, owner: &Owner, done: &mut Vec<RepairTexts>)
     let drift = counts::find_drift(venue, owner, true).await?;
     done.extend(drift.map(|found| (found, "what is there counts from now on".to_owned())));
     Ok(())
+}
+
+/// Builds the index of an owner's documents again if it lacks some: what isn't listed is neither found nor counted.
+async fn rebuild_index(venue: &Venue, owner: &Owner) -> Result<Option<RepairTexts>, StoreError> {
+    match venue.store.recount(owner, false).await {
+        Err(error) if !error.is_transient() => {
+            // With other damage this fails as well.
+            venue.store.recount(owner, true).await?;
+            Ok(Some((error.to_string(), "the index is built again from the documents".to_owned())))
+        }
+        found => found.map(|_| None),
+    }
 }
 
 async fn repair_finding(venue: &Venue, owner: &Owner, finding: Finding) -> Result<Option<RepairTexts>, AuditError> {

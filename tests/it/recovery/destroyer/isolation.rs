@@ -2,15 +2,19 @@
 
 use super::{command, texts};
 use crate::recovery::repair::lost;
+use crate::support::nats;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
+use trellis::bus::nats::NatsBus;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::retention::RetentionRules;
 use trellis::domain::shard::Share;
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::venue::jobs;
 use trellis::venue::upkeep::audit::{self, AuditWatch};
 use trellis::venue::upkeep::retention::Janitor;
@@ -145,4 +149,34 @@ async fn isolated(server: &RedisServer, damage: &Damage) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The audit compares the ends of jobs in the queue with each owner's records.
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_of_another_type_cost_their_owner_alone() {
+    let (Some(server), Some(url)) = (RedisServer::shared(), nats::shared()) else { return };
+    let (options, dir) = (server.options(ServerOrInjected::Injected), tempfile::tempdir().unwrap());
+    let (prefix, bus) = (options.prefix.clone(), NatsBus::open(&nats::options(&url)).await.unwrap());
+    let store = RedisStore::open(options).await.unwrap();
+    let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), ECHO).await;
+    let (other, mine): (Owner, Owner) = ("local/other".parse().unwrap(), venue.owner.clone());
+    venue.worker();
+    for owner in [&other, &mine] {
+        venue.owner = owner.clone();
+        venue.agent("helper", json!({})).await;
+        venue.run("helper", "t", json!("x")).await;
+    }
+    let key = format!("{}:doc", RedisServer::base(&prefix, &mine));
+    command(server, &[b"SET", key.as_bytes(), b"junk"]).await;
+    let books = audit::audit_all(&venue.venue).await.unwrap();
+    let lines = books.damaged_records.join("\n");
+    assert!(lines.contains("`local/me`") && lines.contains("`doc`") && !lines.contains("local/other"), "{lines}");
+    assert_eq!((books.completed, books.unknown), (1, 0), "{books:?}");
+    audit::repair(&venue.venue).await.unwrap();
+    // What another owner has lost is still named.
+    let base = RedisServer::base(&prefix, &other);
+    command(server, &[b"DEL", format!("{base}:doc").as_bytes(), format!("{base}:keys").as_bytes()]).await;
+    let books = audit::audit_all(&venue.venue).await.unwrap();
+    assert!(books.missing.iter().any(|line| line.contains("`local/other`")), "{books:?}");
+    venue.shutdown.trigger();
 }

@@ -181,6 +181,40 @@ async fn an_owner_that_is_missing_from_the_list_is_listed_again() {
     assert_eq!(owners().await, before, "within a minute");
 }
 
+/// Documents that the index lacks are in no list, and count for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_without_documents_is_named_and_built_again() {
+    let Some(server) = RedisServer::shared() else { return };
+    for lost in [&[":keys"][..], &[":gone"], &[":keys", ":gone"]] {
+        let (venue, _dir, prefix) = TestVenue::redis_at(server, ECHO, Clock::manual(START)).await;
+        venue.agent("helper", json!({})).await;
+        let waits = venue.submit("helper", "waits", json!("x")).await.job.unwrap();
+        write(&venue, "w/a".to_owned(), DocEffect::Put("1".into())).await;
+        write(&venue, "w/b".to_owned(), DocEffect::Put("1".into())).await;
+        write(&venue, "w/b".to_owned(), DocEffect::Delete).await;
+        let before = audit::audit_all(&venue.venue).await.unwrap();
+        assert!(before.are_balanced() && before.pending == 1, "{before:?}");
+        let keys = venue.venue.store.docs(&venue.owner, "").keys().await.unwrap();
+        for key in lost {
+            let key = format!("{}{key}", RedisServer::base(&prefix, &venue.owner));
+            command(server, &[b"DEL", key.as_bytes()]).await;
+        }
+        write(&venue, "w/c".to_owned(), DocEffect::Put("1".into())).await;
+        let books = audit::audit_all(&venue.venue).await.unwrap();
+        let is_named = books.damaged_records.iter().any(|line| line.contains("index `keys` lacks"));
+        assert_eq!(is_named, lost.contains(&":keys"), "{lost:?}: {books:?}");
+        let repaired = audit::repair(&venue.venue).await.unwrap();
+        assert_eq!(repaired.len(), usize::from(is_named), "{lost:?}: {repaired:?}");
+        write(&venue, "w/c".to_owned(), DocEffect::Delete).await;
+        assert_eq!(venue.venue.store.docs(&venue.owner, "").keys().await.unwrap(), keys, "{lost:?}");
+        let books = audit::audit_all(&venue.venue).await.unwrap();
+        assert!(books.are_balanced() && books.pending == 1, "{lost:?}: {books:?}");
+        assert!(jobs::get(&venue.venue, &venue.owner, &waits).await.unwrap().is_some());
+        let job = venue.venue.store.doc(&venue.owner, "w/b").await.unwrap();
+        assert_eq!((job.value, job.version > 0), (None, true), "a deleted document has its version");
+    }
+}
+
 async fn each_document_that_cant_be_read_is_named(on: On) {
     let Some((venue, _dir)) = on.venue(ECHO, Clock::manual(START)).await else { return };
     for agent in ["helper", "helper-2"] {

@@ -7,6 +7,7 @@ mod blockable_queue;
 mod lost_records;
 mod record_kinds;
 mod busy_venue;
+mod damaged_lists;
 mod atomic_writes;
 
 use crate::support::redis::RedisServer;

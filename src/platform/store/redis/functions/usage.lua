@@ -7,6 +7,9 @@ end, { 'no-writes' })
 
 register('recount', function(keys, args)
   local o, mend = keys[1], args[1] == '1'
+  if mend and #damage.of_types(o) == 0 then
+    damage.rebuild_index(o)
+  end
   local damaged = damage.of_owner(o)
   if #damaged > 0 then
     error({ err = 'CORRUPT ' .. table.concat(damaged, ', ') })

@@ -19,11 +19,75 @@ function damage.check_type(found, o, name, wanted)
   end
 end
 
-function damage.of_owner(o)
+-- Calls `each` with the fields of a hash of documents, some at a time, and whether there is a value.
+function damage.scan_documents(o, each)
+  local cursor = '0'
+  repeat
+    local page = call('HSCAN', o .. ':doc', cursor, 'COUNT', 1000)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      each(page[2][i], select(2, decode(page[2][i + 1])) and true or false)
+    end
+  until cursor == '0'
+end
+
+-- Whether the indexes have fewer entries than there are documents, so that some can't be listed.
+function damage.lacks_entries(o)
+  return call('HLEN', o .. ':doc') > call('ZCARD', o .. ':keys') + call('ZCARD', o .. ':gone')
+end
+
+-- Appends a line if the index lacks documents.
+function damage.check_entries(found, o)
+  if not damage.lacks_entries(o) then
+    return
+  end
+  local lacking, first = 0, nil
+  damage.scan_documents(o, function(key, is_present)
+    if is_present and not call('ZSCORE', o .. ':keys', key) then
+      lacking, first = lacking + 1, first or key
+    end
+  end)
+  if lacking > 0 then
+    found[#found + 1] = 'the index `keys` lacks ' .. text(lacking) .. ' documents of `doc`, such as `' .. first .. '`'
+  end
+end
+
+-- Adds the documents that the indexes lack to them; deleted ones keep their versions from now on.
+function damage.rebuild_index(o)
+  if not damage.lacks_entries(o) then
+    return
+  end
+  local present, deleted, now = {}, {}, clock('')
+  damage.scan_documents(o, function(key, is_present)
+    local list = is_present and present or deleted
+    list[#list + 1] = is_present and 0 or now
+    list[#list + 1] = key
+    if is_present then
+      local at = marked_for(key)
+      if at then
+        look_at(at)
+      end
+    end
+  end)
+  for from = 1, #present, PART do
+    redis.call('ZADD', o .. ':keys', unpack(present, from, math.min(from + PART - 1, #present)))
+  end
+  for from = 1, #deleted, PART do
+    redis.call('ZADD', o .. ':gone', 'NX', unpack(deleted, from, math.min(from + PART - 1, #deleted)))
+  end
+end
+
+-- Returns a line for each key of another type.
+function damage.of_types(o)
   local found = {}
   for name, wanted in pairs(damage.TYPES) do
     damage.check_type(found, o, name, wanted)
   end
+  return found
+end
+
+function damage.of_owner(o)
+  local found = damage.of_types(o)
   if #found > 0 then
     return found
   end
@@ -33,6 +97,7 @@ function damage.of_owner(o)
       found[#found + 1] = 'the count `' .. field .. '` is no number'
     end
   end
+  damage.check_entries(found, o)
   return found
 end
 
