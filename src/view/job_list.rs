@@ -65,12 +65,12 @@ pub struct JobFilterRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkRequest {
-    /// Which jobs, where `ids` names none.
+    /// Which jobs, where `only` names none.
     #[serde(flatten)]
     pub filter: JobFilterRequest,
     /// These jobs, at most 100, in place of a filter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ids: Vec<JobId>,
+    pub only: Vec<JobId>,
     /// `cancel`, `pause`, `resume` or `redrive`.
     pub action: &'static str,
     /// Reason of a cancellation.
@@ -88,7 +88,7 @@ impl BulkRequest {
     /// Makes the request of an action on all jobs that it is for.
     pub fn new(action: &'static str) -> Self {
         let filter = JobFilterRequest::default();
-        Self { filter, ids: Vec::new(), action, reason: None, dry_run: None, expected: None }
+        Self { filter, only: Vec::new(), action, reason: None, dry_run: None, expected: None }
     }
 }
 

@@ -75,17 +75,17 @@ fn operation_rules(operation: &str, generator: &mut SchemaGenerator) -> Value {
         }),
         "v/ops/job/bulk" => {
             // Named jobs go with no part of a filter.
-            let beside_ids = ["status", "code", "agent", "session", "since", "until", "q", "cursor", "expected"];
+            let beside_only = ["status", "code", "agent", "session", "since", "until", "q", "cursor", "expected"];
             json!({
                 "properties": {
                     "status": {"items": {"enum": JobStatus::ALL.map(JobStatus::as_str)}},
                     "code": {"items": {"enum": error_codes(generator)}},
-                    "cursor": {"pattern": CURSOR}, "ids": {"items": {"pattern": JobId::PATTERN}},
+                    "cursor": {"pattern": CURSOR}, "only": {"items": {"pattern": JobId::PATTERN}},
                 },
-                "not": {"anyOf": beside_ids.map(|key| json!({"required": ["ids", key]}))},
+                "not": {"anyOf": beside_only.map(|key| json!({"required": ["only", key]}))},
                 "oneOf": BatchAction::ALL.map(|(name, action)| action_schema(name, action)),
                 "anyOf": [
-                    {"required": ["expected"]}, {"required": ["cursor"]}, {"required": ["ids"]},
+                    {"required": ["expected"]}, {"required": ["cursor"]}, {"required": ["only"]},
                     {"required": ["dryRun"], "properties": {"dryRun": {"const": true}}},
                 ],
             })

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, IntoDeserializer};
 
-/// Cancel, pause or resume the open jobs, or drive the failed ones again, that a filter takes or `ids` names. Of a filter
+/// Cancel, pause or resume the open jobs, or drive the failed ones again, that a filter takes or `only` names. Of a filter
 /// first ask with `dryRun` how many there are, then say that number as `expected`; `next` is the `cursor` of the following
 /// batch.
 #[derive(Deserialize, JsonSchema)]
@@ -23,7 +23,7 @@ pub(super) struct BulkJobs {
     action: BatchAction,
     /// these jobs, in place of a filter
     #[schemars(length(min = 1, max = BATCH))]
-    ids: Option<Vec<JobId>>,
+    only: Option<Vec<JobId>>,
     #[schemars(with = "Option<Vec<String>>")]
     status: Option<Vec<AnyCase<JobStatus>>>,
     #[schemars(with = "Option<Vec<String>>")]
@@ -103,10 +103,10 @@ impl BulkJobs {
 
     async fn run_named(&self, call: &Invocation<'_>, ids: &[JobId]) -> Result<OpOutput, OpError> {
         if !self.has_no_filter() {
-            return Err(invalid("ids", "it names the jobs: a filter, `cursor` and `expected` don't go with it"));
+            return Err(invalid("only", "it names the jobs: a filter, `cursor` and `expected` don't go with it"));
         }
         if ids.is_empty() || ids.len() > BATCH {
-            return Err(invalid("ids", format!("expected 1 to {BATCH} jobs, got {}", ids.len())));
+            return Err(invalid("only", format!("expected 1 to {BATCH} jobs, got {}", ids.len())));
         }
         let mut ids = ids.to_vec();
         ids.sort_unstable();
@@ -135,7 +135,7 @@ impl Operation for BulkJobs {
 
     async fn run(self, call: &Invocation<'_>) -> Result<OpOutput, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
-        if let Some(ids) = &self.ids {
+        if let Some(ids) = &self.only {
             return self.run_named(call, ids).await;
         }
         let mut filter = self.filter(call.caller.reader())?;

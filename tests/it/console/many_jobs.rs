@@ -67,12 +67,12 @@ async fn named_jobs_go_with_no_filter() {
     let id = jobs[0].strip_prefix("/jobs/").unwrap();
     let unknown = "0123456789abcdef0123456789abcdef";
     let bulk = async |body| console.server.post("/api/v1/jobs", body).await;
-    let filtered = bulk(json!({"action": "cancel", "ids": [id], "agent": "echo"})).await;
-    assert!(filtered.body(400).to_string().contains("`ids`"));
-    assert_eq!(bulk(json!({"action": "cancel", "ids": []})).await.status.as_u16(), 400);
-    let counted = bulk(json!({"action": "cancel", "ids": [id, id, unknown], "dryRun": true})).await;
+    let filtered = bulk(json!({"action": "cancel", "only": [id], "agent": "echo"})).await;
+    assert!(filtered.body(400).to_string().contains("`only`"));
+    assert_eq!(bulk(json!({"action": "cancel", "only": []})).await.status.as_u16(), 400);
+    let counted = bulk(json!({"action": "cancel", "only": [id, id, unknown], "dryRun": true})).await;
     assert_eq!(counted.body(200)["matched"], json!(1));
-    let done = bulk(json!({"action": "cancel", "ids": [id, id, unknown]})).await;
+    let done = bulk(json!({"action": "cancel", "only": [id, id, unknown]})).await;
     let sums = done.body(200);
     assert_eq!((&sums["done"], &sums["failed"], &sums["matched"]), (&json!(1), &json!(1), &json!(2)), "{sums}");
     assert_eq!(sums["reasons"][0]["error"], json!(format!("no job `{unknown}`")));
