@@ -215,7 +215,8 @@ pub(in crate::http) async fn act_on_selected(
         return Err(Problem::bad_request("no job is selected: tick the boxes of some, or act on all that match"));
     }
     let is_sure = field("sure") == "yes";
-    let request = BulkRequest { dry_run: (!is_sure).then_some(true), only: ids.clone(), ..BulkRequest::new(words.name) };
+    let request =
+        BulkRequest { dry_run: (!is_sure).then_some(true), only: ids.clone(), ..BulkRequest::new(words.name) };
     let answer: BulkView = read_output(operate(&api, &who, "v/ops/job/bulk", to_json(&request)).await?)?;
     if is_sure {
         let mut sums = JobSums::default();
