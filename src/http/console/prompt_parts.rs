@@ -119,11 +119,13 @@ fn part_row(number: usize, row: &LedgerRowView) -> PartRow {
     };
     let source = row.source.clone().unwrap_or_default();
     let address = lattice_address(&source).unwrap_or_default();
+    // System prompt and tools come from the configuration, which an experiment changes as a whole.
+    let may_leave_out = !is_absent && !address.is_empty() && part_class(row) == "part-context";
     PartRow {
         number,
         key: summary(&row.key),
         class: part_class(row),
-        left_out: if is_absent || address.is_empty() { String::new() } else { percent_encode(&source) },
+        left_out: if may_leave_out { percent_encode(&source) } else { String::new() },
         source_address: address,
         source: summary(&source),
         version: row.version.map(|version| version.to_string()).unwrap_or_default(),
