@@ -24,8 +24,8 @@ pub(super) struct PartRow {
     pub(super) source: String,
     /// Address of the source in the lattice; empty for other sources.
     pub(super) source_address: String,
-    /// The source as a value of a query, if the prompt can be built without it; else empty.
-    pub(super) left_out: String,
+    /// Address of the prompt that is built without the source; empty if it can't be.
+    pub(super) without: String,
     pub(super) version: String,
     pub(super) hash: String,
     pub(super) size: String,
@@ -62,16 +62,27 @@ pub(super) struct PromptParts {
     pub(super) removed: Vec<String>,
     /// Bytes, tokens and budget in words.
     pub(super) total: String,
+    /// Name of the turn that they are compared with; empty without one.
+    pub(super) compared: String,
     /// Whether a provider's cache of system prompt and tools may still count; `None` without a comparison.
     pub(super) has_same_prefix: Option<bool>,
 }
 
+/// A ledger that another one is compared with.
+#[derive(Clone)]
+pub(super) struct ComparedLedger<'a> {
+    pub(super) ledger: &'a LedgerView,
+    /// Name of its turn.
+    pub(super) name: String,
+}
+
 impl PromptParts {
-    /// Makes the parts of a ledger, compared with those of another turn.
-    pub(super) fn new(ledger: &LedgerView, other: Option<&LedgerView>) -> Self {
+    /// Makes the parts of a ledger, compared with those of another turn. `turn` is the address of its turn.
+    pub(super) fn new(ledger: &LedgerView, compared: Option<ComparedLedger<'_>>, turn: &str) -> Self {
+        let other = compared.as_ref().map(|compared| compared.ledger);
         let (mut rows, mut has_changed) = (Vec::new(), false);
         for (at, row) in ledger.rows.iter().enumerate() {
-            let mut shown = part_row(at + 1, row);
+            let mut shown = part_row(at + 1, row, turn);
             if let Some(other) = other {
                 let before = other.rows.iter().find(|other| is_same_part(row, other));
                 shown.change = describe_change(row, before);
@@ -95,6 +106,7 @@ impl PromptParts {
             removed: removed.map(part_name).collect(),
             total,
             has_same_prefix: other.map(|other| other.prefix == ledger.prefix),
+            compared: compared.map(|compared| compared.name).unwrap_or_default(),
         }
     }
 }
@@ -108,7 +120,7 @@ fn part_name(row: &LedgerRowView) -> String {
     summary(&format!("{}{source}, {}", row.key, size_text(row.rendered)))
 }
 
-fn part_row(number: usize, row: &LedgerRowView) -> PartRow {
+fn part_row(number: usize, row: &LedgerRowView, turn: &str) -> PartRow {
     let (glyph, is_absent) = match row.status {
         RowStatus::Full => ("✓", false),
         RowStatus::Shrunk => ("✂", false),
@@ -125,7 +137,7 @@ fn part_row(number: usize, row: &LedgerRowView) -> PartRow {
         number,
         key: summary(&row.key),
         class: part_class(row),
-        left_out: if may_leave_out { percent_encode(&source) } else { String::new() },
+        without: if may_leave_out { without_address(turn, &source) } else { String::new() },
         source_address: address,
         source: summary(&source),
         version: row.version.map(|version| version.to_string()).unwrap_or_default(),
@@ -141,6 +153,10 @@ fn part_row(number: usize, row: &LedgerRowView) -> PartRow {
         is_absent,
         is_first_change: false,
     }
+}
+
+fn without_address(turn: &str, source: &str) -> String {
+    format!("{turn}/replay?without={}", percent_encode(source))
 }
 
 fn read_text(read: &SourceRead) -> String {
@@ -214,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_bar_has_a_stretch_for_each_part_in_the_prompt() {
-        let parts = PromptParts::new(&ledger(vec![row("system", 600), row("tools", 0), row("input", 200)]), None);
+        let parts = PromptParts::new(&ledger(vec![row("system", 600), row("tools", 0), row("input", 200)]), None, "");
         let stretches: Vec<_> = parts.bar.iter().map(|part| (part.number, part.start, part.width)).collect();
         assert_eq!(stretches, [(1, 0, 750), (3, 750, 250)]);
     }
@@ -223,7 +239,7 @@ mod tests {
     fn a_comparison_names_the_first_change_and_what_is_gone() {
         let before = ledger(vec![row("system", 600), row("context/old", 9), row("input", 200)]);
         let after = ledger(vec![row("system", 600), row("input", 210), row("inbox/1", 5)]);
-        let parts = PromptParts::new(&after, Some(&before));
+        let parts = PromptParts::new(&after, Some(ComparedLedger { ledger: &before, name: "turn 1".into() }), "");
         let changes: Vec<_> = parts.rows.iter().map(|row| (row.change.as_str(), row.is_first_change)).collect();
         assert_eq!(changes, [("", false), ("200 B → 210 B", true), ("added", false)]);
         assert_eq!(parts.removed, ["context/old, 9 B"]);
@@ -232,7 +248,7 @@ mod tests {
     #[test]
     fn a_denied_part_is_shown_and_has_no_bytes() {
         let denied = LedgerRowView { status: RowStatus::Denied, rendered: 0, ..row("context/pay", 0) };
-        let parts = PromptParts::new(&ledger(vec![denied]), None);
+        let parts = PromptParts::new(&ledger(vec![denied]), None, "");
         assert!(parts.bar.is_empty() && parts.rows[0].is_absent);
         assert_eq!((parts.rows[0].glyph, parts.rows[0].class), ("⊗", "part-denied"));
     }

@@ -2,7 +2,7 @@
 
 use super::job::turn_address;
 use super::page::{PageFrame, render};
-use super::prompt_parts::PromptParts;
+use super::prompt_parts::{ComparedLedger, PromptParts};
 use super::text::sentence;
 use super::turn::{PromptText, prompt_text};
 use crate::domain::ids::SessionId;
@@ -31,15 +31,8 @@ struct ReplayHtml {
     replayed: String,
     /// Why there is no prompt, and what was not followed, a sentence each.
     notes: Vec<String>,
-    parts: Option<PromptParts>,
+    parts: PromptParts,
     prompt: Option<PromptText>,
-}
-
-impl ReplayHtml {
-    /// Returns the beginning of addresses that build the prompt again without a path.
-    fn replay_address(&self) -> String {
-        format!("{}/replay?without=", self.address)
-    }
 }
 
 /// `GET /agents/{id}/turns/{session}/{turn}/replay`: builds the prompt of a turn again.
@@ -57,13 +50,15 @@ pub(in crate::http) async fn replay(
     let position = TimelinePosition { agent: &id, session: &session, turn };
     let built = replay_turn(&api, &who, position, Experiment { without, ..Experiment::default() }).await?;
     let notes = built.error.iter().chain(&built.incomplete).chain(&built.warnings);
+    let address = turn_address(&agent, &session_id, turn);
+    let before = ComparedLedger { ledger: &built.before, name: "the turn as it was".to_owned() };
     let page = ReplayHtml {
         frame: PageFrame::new(&who, "/agents", format!("Turn {turn} of {agent}, built again")),
-        address: turn_address(&agent, &session_id, turn),
         left_out,
         is_same: built.same,
         notes: notes.map(|note| sentence(note)).collect(),
-        parts: Some(PromptParts::new(&built.ledger, Some(&built.before))),
+        parts: PromptParts::new(&built.ledger, Some(before), &address),
+        address,
         prompt: built.request.as_ref().map(prompt_text),
         name: built.name,
         recorded: built.recorded,

@@ -3,7 +3,7 @@
 use super::figures::{TimeText, count_text, duration_text};
 use super::job::{PageFact, turn_address};
 use super::page::{PageFrame, plain_text, render};
-use super::prompt_parts::PromptParts;
+use super::prompt_parts::{ComparedLedger, PromptParts};
 use super::text::{Passage, sentence, size_text, summary};
 use crate::domain::chat::ChatMessage;
 use crate::domain::digits::group_digits;
@@ -53,16 +53,6 @@ impl TurnHtml {
     /// Returns the address of its prompt or its record as plain text.
     fn raw_address(&self, part: &str) -> String {
         format!("{}?raw={part}", self.address)
-    }
-
-    /// Returns the beginning of addresses that build the prompt again without a path.
-    fn replay_address(&self) -> String {
-        format!("{}/replay?without=", self.address)
-    }
-
-    /// Returns the name of the turn that the parts are compared with; empty without one.
-    fn compared_name(&self) -> String {
-        self.against.map(|turn| format!("turn {turn}")).unwrap_or_default()
     }
 }
 
@@ -126,12 +116,11 @@ pub(in crate::http) async fn turn(
         Some(number) => read_turn(&api, &who, TimelinePosition { turn: number, ..position }, false).await.ok(),
         None => None,
     };
-    let against = against.filter(|_| other.as_ref().is_some_and(|other| other.ledger.is_some()));
     let mut page = turn_page(&api, &who, &shown, other.as_ref());
     if newest_turn(&api, &who, &shown).await? <= turn {
         page.after.clear();
     }
-    Ok(render(StatusCode::OK, &TurnHtml { against, ..page }))
+    Ok(render(StatusCode::OK, &page))
 }
 
 /// Returns the number of the newest turn of the session.
@@ -155,7 +144,10 @@ fn raw_part(shown: &TurnView, part: &str) -> Result<Response, Problem> {
 fn turn_page(api: &Api, who: &RequestCaller, shown: &TurnView, other: Option<&TurnView>) -> TurnHtml {
     let record = shown.record.as_ref();
     let address = |turn| turn_address(&shown.agent, &shown.session, turn);
-    let other = other.and_then(|other| other.ledger.as_ref());
+    let compared = other.and_then(|other| {
+        let ledger = other.ledger.as_ref()?;
+        Some(ComparedLedger { ledger, name: format!("turn {}", other.turn) })
+    });
     TurnHtml {
         frame: PageFrame::new(who, "/agents", format!("Turn {} of {}", shown.turn, shown.agent)),
         name: shown.name.clone(),
@@ -170,8 +162,8 @@ fn turn_page(api: &Api, who: &RequestCaller, shown: &TurnView, other: Option<&Tu
         heard: record.iter().flat_map(|record| &record.heard).map(|heard| Passage::of_text(&heard.text)).collect(),
         replies: record.map(replies).unwrap_or_default(),
         calls: record.map(calls).unwrap_or_default(),
-        parts: shown.ledger.as_ref().map(|ledger| PromptParts::new(ledger, other)),
-        against: None,
+        against: other.filter(|_| compared.is_some()).map(|other| other.turn),
+        parts: shown.ledger.as_ref().map(|ledger| PromptParts::new(ledger, compared, &address(shown.turn))),
         prompt: shown.request().map(prompt_text),
     }
 }
