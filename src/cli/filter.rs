@@ -7,6 +7,7 @@ use crate::domain::decode::{self, DataError};
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
+use crate::view::job::error_code_name;
 use crate::view::job_list::JobFilterRequest;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,7 +22,7 @@ pub(crate) struct Filter {
     state: Vec<JobStatus>,
     /// That ended with one of these codes, e.g. `DEAD,LIMIT_REACHED`
     #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = code)]
-    code: Vec<String>,
+    code: Vec<ErrorCode>,
     /// Since then: a time as `2026-11-21T22:00:00Z`, a date, or how long ago, as `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<Millis>,
@@ -42,7 +43,7 @@ impl Filter {
         let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
         let named = [
             ("status", (!states.is_empty()).then(|| states.join(","))),
-            ("code", (!self.code.is_empty()).then(|| self.code.join(","))),
+            ("code", (!self.code.is_empty()).then(|| code_names(&self.code))),
             ("since", self.since.map(|at| at.to_string())),
             ("until", self.until.map(|at| at.to_string())),
             ("q", self.text.clone()),
@@ -161,9 +162,13 @@ enum FilterValueError {
     Time,
 }
 
-fn code(text: &str) -> Result<String, FilterValueError> {
-    let code = text.to_ascii_uppercase();
-    decode::into_type::<ErrorCode>(code.clone().into()).map(|_| code).map_err(FilterValueError::Code)
+fn code(text: &str) -> Result<ErrorCode, FilterValueError> {
+    decode::into_type(text.to_ascii_uppercase().into()).map_err(FilterValueError::Code)
+}
+
+/// Returns the names of codes, separated by commas.
+fn code_names(codes: &[ErrorCode]) -> String {
+    codes.iter().filter_map(|code| error_code_name(*code)).collect::<Vec<_>>().join(",")
 }
 
 fn status(text: &str) -> Result<JobStatus, FilterValueError> {
@@ -192,7 +197,7 @@ mod tests {
         assert!(time("yesterday").unwrap_err().to_string().contains("how long ago"));
         assert_eq!(status("failed"), Ok(JobStatus::Failed));
         assert!(status("done").unwrap_err().to_string().contains("COMPLETE"));
-        assert_eq!(code("limit_reached"), Ok("LIMIT_REACHED".to_owned()));
+        assert_eq!(code_names(&[code("limit_reached").unwrap()]), "LIMIT_REACHED");
         let error = code("MODEL_ERORR").unwrap_err().to_string();
         assert!(error.contains("`OUTCOME_UNKNOWN`") && error.ends_with("did you mean `MODEL_ERROR`"), "{error}");
     }

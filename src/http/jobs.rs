@@ -138,7 +138,17 @@ pub(super) async fn find_filtered(
             "query `offset`: a filtered list goes on with `cursor`, the `next` of a page",
         ));
     }
-    let filter = JobListFilter {
+    let filter = parse_filter(who, asked)?;
+    let bad = |text: &str| {
+        Problem::bad_request(format!("query `cursor`: expected the `next` of a page of this list, got `{text}`"))
+    };
+    let cursor = asked.text("cursor").map(|text| Cursor::parse(text).ok_or_else(|| bad(text))).transpose()?;
+    Ok(list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?)
+}
+
+/// Parses the filter of a query, for what the caller may see.
+pub(super) fn parse_filter(who: &RequestCaller, asked: &QueryParams) -> Result<JobListFilter, Problem> {
+    Ok(JobListFilter {
         statuses: asked.statuses("status")?,
         codes: asked.codes("code")?,
         agent: asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?,
@@ -147,12 +157,7 @@ pub(super) async fn find_filtered(
         until: asked.time("until")?,
         text: asked.text("q").map(str::to_owned),
         reader: Some(who.caller.reader()),
-    };
-    let bad = |text: &str| {
-        Problem::bad_request(format!("query `cursor`: expected the `next` of a page of this list, got `{text}`"))
-    };
-    let cursor = asked.text("cursor").map(|text| Cursor::parse(text).ok_or_else(|| bad(text))).transpose()?;
-    Ok(list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?)
+    })
 }
 
 /// `GET jobs` with filters: returns a page of at most `limit`, and `next`, the `cursor` of the next page.

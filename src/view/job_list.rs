@@ -2,7 +2,7 @@
 //! several callers of that action send.
 
 use crate::domain::ids::{AgentId, JobId, SessionId};
-use crate::domain::job::JobStatus;
+use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,9 +38,9 @@ pub struct JobFilterRequest {
     /// States of the job; any of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<JobStatus>,
-    /// Names of codes with which the job ended; any of them.
+    /// Codes with which the job ended; any of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub code: Vec<String>,
+    pub code: Vec<ErrorCode>,
     /// Earliest time of acceptance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Millis>,

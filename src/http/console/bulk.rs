@@ -5,7 +5,7 @@ use super::jobs::{FILTER_NAMES, HiddenField, list_address, short_id};
 use super::page::{PageFrame, render};
 use super::text::{sentence, summary};
 use crate::domain::digits::group_digits;
-use crate::domain::ids::{AgentId, JobId, SessionId};
+use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::http::Api;
 use crate::http::extract::{QueryParams, RequestCaller};
@@ -13,6 +13,7 @@ use crate::http::jobs as job_api;
 use crate::http::problem::Problem;
 use crate::http::runs::{operate, read_output};
 use crate::ops::job::BatchAction;
+use crate::venue::jobs::list::JobListFilter;
 use crate::view::job_list::{BulkRequest, BulkView, JobFilterRequest};
 use crate::view::to_json;
 use askama::Template;
@@ -24,9 +25,8 @@ use axum::response::Response;
 /// Batches of one request, of 100 jobs each: beyond them a person says that it shall go on.
 const BATCHES: usize = 20;
 
-/// Names of the fields of a form that acts on all jobs of a filter.
-const FORM_NAMES: [&str; 10] =
-    ["action", "expected", "cursor", "status", "agent", "q", "code", "session", "since", "until"];
+/// Names of the fields of a form that acts on all jobs of a filter, besides those of the filter.
+const FORM_NAMES: [&str; 3] = ["action", "expected", "cursor"];
 
 /// An action on jobs in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +161,7 @@ pub(in crate::http) async fn ask_bulk(
 ) -> Result<Response, Problem> {
     let asked = asked.without_blanks();
     let words = action_named(asked.text("action").unwrap_or_default())?;
-    let request = bulk_request(words, &asked)?;
+    let request = bulk_request(&who, words, &asked)?;
     let counting = BulkRequest { dry_run: Some(true), ..request };
     let counted: BulkView = read_output(operate(&api, &who, "v/ops/job/bulk", to_json(&counting)).await?)?;
     let place = [("until", counted.until.to_string()), ("expected", counted.matched.to_string())];
@@ -185,9 +185,9 @@ pub(in crate::http) async fn act_on_matching(
     who: RequestCaller,
     Form(fields): Form<Vec<(String, String)>>,
 ) -> Result<Response, Problem> {
-    let asked = QueryParams::from_pairs(fields, &FORM_NAMES)?.without_blanks();
+    let asked = QueryParams::from_pairs(fields, &[&FILTER_NAMES[..], &FORM_NAMES].concat())?.without_blanks();
     let words = action_named(asked.text("action").unwrap_or_default())?;
-    let mut request = bulk_request(words, &asked)?;
+    let mut request = bulk_request(&who, words, &asked)?;
     let (mut sums, mut next) = (JobSums::default(), None);
     for _ in 0..BATCHES {
         let batch: BulkView = read_output(operate(&api, &who, "v/ops/job/bulk", to_json(&request)).await?)?;
@@ -258,17 +258,11 @@ fn result_page(
 }
 
 /// Returns the request that the parameters of a page mean.
-fn bulk_request(words: JobActionWords, asked: &QueryParams) -> Result<BulkRequest, Problem> {
-    let filter = JobFilterRequest {
-        status: asked.statuses("status")?,
-        code: asked.codes("code")?.iter().map(|code| to_json(code).as_str().unwrap_or_default().to_owned()).collect(),
-        since: asked.time("since")?,
-        until: asked.time("until")?,
-        q: asked.text("q").map(str::to_owned),
-        cursor: asked.text("cursor").map(str::to_owned),
-        agent: asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?,
-        session: asked.text("session").map(SessionId::new).transpose().map_err(Problem::bad_request)?,
-    };
+fn bulk_request(who: &RequestCaller, words: JobActionWords, asked: &QueryParams) -> Result<BulkRequest, Problem> {
+    let JobListFilter { statuses, codes, agent, session, since, until, text, reader: _ } =
+        job_api::parse_filter(who, asked)?;
+    let cursor = asked.text("cursor").map(str::to_owned);
+    let filter = JobFilterRequest { status: statuses, code: codes, since, until, q: text, cursor, agent, session };
     let expected = asked.number("expected")?.and_then(|number| usize::try_from(number).ok());
     Ok(BulkRequest { filter, expected, ..BulkRequest::new(words.name) })
 }
