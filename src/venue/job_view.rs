@@ -43,16 +43,15 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Job
         waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
         record.approvals = Some(waiting.iter().map(|approval| approvals::view_for(caller, approval)).collect());
     }
-    if caller.reader().visibility(&job.head) == JobVisibility::Whole
-        && let Some(running) = waits::running_turn(venue, owner, &job).await?
-    {
-        record.running = Some(RunningTurnView { turn: running.turn, worker: running.worker, since: running.since });
-    }
-    if caller.reader().visibility(&job.head) == JobVisibility::Whole {
+    let is_whole = reader.visibility(&job.head) == JobVisibility::Whole;
+    if is_whole {
+        let running = waits::running_turn(venue, owner, &job).await?;
+        record.running =
+            running.map(|turn| RunningTurnView { turn: turn.turn, worker: turn.worker, since: turn.since });
         record.children = list_children(venue, caller, &job).await?;
     }
     let is_task = job.head.op.is_none();
-    if is_task && !job.status.is_terminal() && reader.visibility(&job.head) == JobVisibility::Whole {
+    if is_task && !job.status.is_terminal() && is_whole {
         let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
         let run = sessions::find(venue, owner, &session).await?.and_then(|facts| sessions::state(&facts).pipeline);
         let run = run.filter(|run| run.job == job.head.id);
@@ -73,7 +72,9 @@ pub async fn record_for(venue: &Venue, caller: &Caller, job: &Job) -> Result<Job
 
 /// Lists the first jobs that a job's turns have started, as the caller sees them.
 async fn list_children(venue: &Venue, caller: &Caller, job: &Job) -> Result<Vec<ChildJobView>, StoreError> {
-    if !may_have_children(job.status, job.tally.as_ref()) {
+    // Where the jobs under it were counted already, most have none.
+    let has_none = job.tree.is_some_and(|tree| tree.jobs == 0 && !tree.partial);
+    if has_none || !may_have_children(job.status, job.tally.as_ref()) {
         return Ok(Vec::new());
     }
     let (owner, prefix) = (&caller.owner, keys::job_children(&job.head.id));
