@@ -140,8 +140,12 @@ impl Client {
 
     /// Checks that a venue answers at the address.
     pub async fn check_answers(&self) -> Result<(), Failure> {
-        let asked = self.http.get(format!("{}/api/v1/status", self.base)).timeout(CONNECT_TIME).send().await;
-        self.check_venue(asked.map_err(|e| self.unreachable(&e))?).await.map(|_| ())
+        let answer = self.ask_status().await.map_err(|e| self.unreachable(&e))?;
+        self.check_venue(answer).await.map(|_| ())
+    }
+
+    async fn ask_status(&self) -> Result<Response, reqwest::Error> {
+        self.http.get(format!("{}/api/v1/status", self.base)).timeout(CONNECT_TIME).send().await
     }
 
     /// Checks that the server answers and can take work, and returns its answer.
@@ -165,8 +169,7 @@ impl Client {
         if answer.headers().contains_key(&VERSION_HEADER) {
             return Ok(answer);
         }
-        let asked = self.http.get(format!("{}/api/v1/status", self.base)).timeout(CONNECT_TIME).send().await;
-        let status: Value = match asked {
+        let status: Value = match self.ask_status().await {
             Ok(answer) => answer.json().await.unwrap_or_default(),
             Err(_) => Value::Null,
         };

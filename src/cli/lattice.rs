@@ -6,6 +6,7 @@ use super::exit::{Exit, Failure};
 use super::output::{format_plain, note};
 use super::{CliContext, input};
 use crate::view::lattice::{KeysView, ResultView, ValueDeletedView, ValueView};
+use crate::view::request::{DeleteValueRequest, ReadValueRequest, WriteValueRequest};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
@@ -103,32 +104,6 @@ pub(crate) struct ValueArgs {
     /// Take the value as text even if it looks like JSON
     #[arg(long)]
     text: bool,
-}
-
-/// Arguments of `v/ops/lattice/read`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ReadValueRequest<'a> {
-    pub(crate) path: &'a str,
-    /// Most bytes of the value, as JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_size: Option<u64>,
-}
-
-/// Arguments of `v/ops/lattice/write` and, without `expect`, of `v/ops/lattice/append`.
-#[derive(Serialize)]
-pub(crate) struct WriteValueRequest<'a> {
-    pub(crate) path: &'a str,
-    pub(crate) value: Value,
-    /// Version that the path must have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) expect: Option<u64>,
-}
-
-/// Arguments of `v/ops/lattice/delete`.
-#[derive(Serialize)]
-struct DeleteValueRequest<'a> {
-    path: &'a str,
 }
 
 /// Arguments of `v/ops/lattice/list`.

@@ -11,6 +11,7 @@ use crate::domain::secret::KeyId;
 use crate::process::telemetry::Metrics;
 use crate::venue::key_rotation::rotate_keys;
 use crate::venue::secrets::{self, KeyFileError, SecretError};
+use crate::view::request::SetSecretRequest;
 use crate::view::secret::{SecretStoredView, SecretView};
 use crate::view::to_json;
 use clap::Subcommand;
@@ -100,17 +101,6 @@ impl SecretCommand {
     }
 }
 
-/// Arguments of `v/ops/secret/set`.
-#[derive(Serialize)]
-struct SetSecretRequest<'a> {
-    name: &'a str,
-    value: &'a str,
-    overwrite: bool,
-    /// Hosts that it may go to; absent keeps those of the secret that it replaces.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hosts: Option<&'a [String]>,
-}
-
 async fn set(
     context: &CliContext,
     server: &ServerArgs,
@@ -138,7 +128,7 @@ async fn set(
             value.len()
         )));
     }
-    let request = SetSecretRequest { name, value, overwrite, hosts: (!hosts.is_empty()).then_some(hosts) };
+    let request = SetSecretRequest { name, value, overwrite, hosts: hosts.iter().map(String::as_str).collect() };
     let answer = Client::new(server)?.run("v/ops/secret/set", &request, None).await;
     let answer = answer.map_err(|failure| match failure.exit {
         Exit::Conflict if failure.text.contains("exists") => failure.with_advice(Exit::Conflict, "pass `--overwrite`"),

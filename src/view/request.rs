@@ -17,6 +17,50 @@ pub struct IdRequest<'a> {
     pub id: &'a str,
 }
 
+/// Arguments of `v/ops/lattice/read`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadValueRequest<'a> {
+    /// Path of the value.
+    pub path: &'a str,
+    /// Most bytes of the value, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<u64>,
+}
+
+/// Arguments of `v/ops/lattice/write` and, without `expect`, of `v/ops/lattice/append`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WriteValueRequest<'a> {
+    /// Path of the value.
+    pub path: &'a str,
+    /// The new value, or the entry that is appended.
+    pub value: Value,
+    /// Version that the path must have; 0: there is no value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expect: Option<u64>,
+}
+
+/// Arguments of `v/ops/lattice/delete`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeleteValueRequest<'a> {
+    /// Path of the value.
+    pub path: &'a str,
+}
+
+/// Arguments of `v/ops/secret/set`. It has no `Debug`, as it holds the value.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+pub struct SetSecretRequest<'a> {
+    /// Name of the secret.
+    pub name: &'a str,
+    /// Value of the secret.
+    pub value: &'a str,
+    /// Whether a secret of this name is replaced.
+    pub overwrite: bool,
+    /// Hosts that it may go to; none keeps those of the secret that it replaces.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<&'a str>,
+}
+
 /// Arguments of `v/ops/agent/list`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]

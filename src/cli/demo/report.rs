@@ -3,7 +3,6 @@
 use super::super::client::{Client, read_view};
 use super::super::escape::escape_data;
 use super::super::exit::Failure;
-use super::super::lattice::ReadValueRequest;
 use super::super::output::field;
 use super::calls::LoggedCalls;
 use super::disk::StoreContents;
@@ -21,6 +20,7 @@ use crate::domain::context::record::RestoredRecord;
 use crate::domain::job::{Job, JobStatus};
 use crate::view::lattice::ValueView;
 use crate::view::ledger::TurnMessageView;
+use crate::view::request::ReadValueRequest;
 use crate::view::to_json;
 use serde::Serialize;
 use serde_json::Value;

@@ -2,7 +2,6 @@
 
 use super::super::client::{Client, read_view};
 use super::super::exit::Failure;
-use super::super::lattice::ReadValueRequest;
 use super::super::output::field;
 use super::folder::{CLERK_AGENT, HELPER_AGENT};
 use super::printer::{Printer, WIDTH, fit_line};
@@ -12,6 +11,7 @@ use crate::view::job::JobView;
 use crate::view::job_list::JobListPage;
 use crate::view::lattice::ValueView;
 use crate::view::ledger::TurnRecordView;
+use crate::view::request::ReadValueRequest;
 use crate::view::tree::TimelineTurnView;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,7 +5,7 @@ use super::figures::{StateSign, TimeText};
 use super::job::{PageFact, TurnLink};
 use super::jobs::short_id;
 use super::page::{LiveUpdates, PageFrame, render, see_other};
-use super::text::{Passage, editable_json, sentence, size_text, summary};
+use super::text::{EDITABLE_BYTES, Passage, editable_json, sentence, size_text, summary};
 use crate::domain::authority::ResourcePath;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, SessionId};
@@ -38,9 +38,6 @@ use std::time::Duration;
 /// Turns and sessions of one page.
 const TURNS_SHOWN: usize = 25;
 const SESSIONS_SHOWN: usize = 50;
-
-/// Bytes of the longest input that the form begins with.
-const EDITABLE_BYTES: usize = 20_000;
 
 /// Seconds after which the page is read again.
 const REFRESH_SECONDS: u32 = 3;

@@ -3,7 +3,7 @@
 use super::figures::TimeText;
 use super::page::{LiveUpdates, PageFrame, render, see_other};
 use super::session::local_path;
-use super::text::{Passage, editable_json, sentence, size_text, summary};
+use super::text::{EDITABLE_BYTES, Passage, editable_json, sentence, size_text, summary};
 use crate::domain::approval::QuestionKind;
 use crate::domain::decode;
 use crate::domain::percent::percent_encode;
@@ -25,9 +25,6 @@ use serde_json::{Map, Value};
 
 /// Approvals of one page.
 const APPROVALS_SHOWN: usize = 20;
-
-/// Bytes of the longest arguments that a page takes for editing.
-const EDITABLE_BYTES: usize = 20_000;
 
 /// Seconds after which the list is read again.
 const REFRESH_SECONDS: u32 = 3;

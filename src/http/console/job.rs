@@ -11,7 +11,6 @@ use crate::domain::authority::ResourcePath;
 use crate::domain::digits::group_digits;
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::JobStatus;
-use crate::domain::lattice::Namespace;
 use crate::domain::percent::percent_encode;
 use crate::domain::time::Millis;
 use crate::http::Api;
@@ -210,7 +209,7 @@ fn raw_value(job: &JobView, part: &str) -> Result<Response, Problem> {
 /// Returns the newest turns that served a job, the newest first; none for a caller who may not read its agent.
 async fn turns_of_job(api: &Api, who: &RequestCaller, job: &JobView) -> Result<Vec<TurnRowView>, Problem> {
     let Some((agent, session)) = job.agent.as_ref().zip(job.session.as_ref()) else { return Ok(Vec::new()) };
-    let resource = ResourcePath::at_keys(Namespace::Agents, [agent.as_str()]);
+    let resource = ResourcePath::agent(agent);
     if who.caller.authority.permits("crud/read", resource).is_err() {
         return Ok(Vec::new());
     }
@@ -332,7 +331,7 @@ fn pipeline_steps(job: &JobView) -> Vec<StepLine> {
 
 fn again_address(who: &RequestCaller, job: &JobView) -> String {
     let Some(agent) = job.agent.as_ref().filter(|_| job.input.is_some()) else { return String::new() };
-    let resource = ResourcePath::at_keys(Namespace::Agents, [agent.as_str()]);
+    let resource = ResourcePath::agent(agent);
     match who.caller.authority.permits("agent/request", resource) {
         Ok(()) => format!("{}?again={}#task", agent_address(agent.as_str()), job.id),
         Err(_) => String::new(),

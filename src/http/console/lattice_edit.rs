@@ -12,17 +12,18 @@ use crate::http::extract::RequestCaller;
 use crate::http::problem::Problem;
 use crate::http::runs::operate;
 use crate::view::lattice::{KeysView, ValueView};
+use crate::view::request::{DeleteValueRequest, WriteValueRequest};
 use crate::view::to_json;
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Bytes of the longest value that a form takes.
-const EDITABLE_BYTES: usize = 100_000;
+const VALUE_FORM_BYTES: usize = 100_000;
 
 /// Form that changes a value.
 #[derive(Clone, Deserialize, JsonSchema)]
@@ -140,8 +141,8 @@ impl ValueForms {
 /// Why a value that the reader may write has no form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum NoFormError {
-    /// The value has more than [`EDITABLE_BYTES`].
-    #[error("it is too large for a form, which takes {}", size_text(EDITABLE_BYTES))]
+    /// The value has more than [`VALUE_FORM_BYTES`].
+    #[error("it is too large for a form, which takes {}", size_text(VALUE_FORM_BYTES))]
     TooLarge,
     /// A version of the whole, which a form could name, doesn't exist.
     #[error("its entries have versions of their own, edit them one by one")]
@@ -158,21 +159,7 @@ fn draft_of(found: &ValueView) -> Result<ValueDraft, NoFormError> {
     }
     let version = found.version.ok_or(NoFormError::InParts)?;
     let draft = ValueDraft::of_value(found.value.as_ref().unwrap_or(&Value::Null), version);
-    if draft.text.len() > EDITABLE_BYTES { Err(NoFormError::TooLarge) } else { Ok(draft) }
-}
-
-/// Arguments of `v/ops/lattice/write`.
-#[derive(Serialize)]
-struct LatticeWrite<'a> {
-    path: &'a str,
-    value: Value,
-    expect: u64,
-}
-
-/// Arguments of `v/ops/lattice/delete`.
-#[derive(Serialize)]
-struct LatticeDeletion<'a> {
-    path: &'a str,
+    if draft.text.len() > VALUE_FORM_BYTES { Err(NoFormError::TooLarge) } else { Ok(draft) }
 }
 
 /// Returns the value that a form means. Browsers send line breaks in their own form.
@@ -197,7 +184,7 @@ pub(in crate::http) async fn change_value(
     let path = path.trim_matches('/');
     let target = match form.action.as_str() {
         "delete" => {
-            operate(&api, &who, "v/ops/lattice/delete", to_json(&LatticeDeletion { path })).await?;
+            operate(&api, &who, "v/ops/lattice/delete", to_json(&DeleteValueRequest { path })).await?;
             return see_other(&path_address(parent_path(path)));
         }
         "write" => path.to_owned(),
@@ -221,7 +208,7 @@ async fn write_form(api: &Api, who: &RequestCaller, path: &str, form: &LatticeFo
     if form.action == "create" && form.key.trim_matches('/').trim().is_empty() {
         return Err(Problem::bad_request("the key is empty: name the value that is created"));
     }
-    let request = LatticeWrite { path, value: form_value(form)?, expect: form.version };
+    let request = WriteValueRequest { path, value: form_value(form)?, expect: Some(form.version) };
     operate(api, who, "v/ops/lattice/write", to_json(&request)).await?;
     Ok(())
 }
@@ -271,7 +258,7 @@ mod tests {
         let in_parts = ValueView { version: None, ..found.clone() };
         let forms_of = |found| ValueForms::new(&all, "w/a", &keys, found, None);
         assert_eq!((forms_of(&in_parts).edit, forms_of(&in_parts).note.starts_with("its entries")), (None, true));
-        let large = ValueView { value: Some(json!("x".repeat(EDITABLE_BYTES + 1))), ..found.clone() };
+        let large = ValueView { value: Some(json!("x".repeat(VALUE_FORM_BYTES + 1))), ..found.clone() };
         assert_eq!(forms_of(&large).note, "it is too large for a form, which takes 100.0 kB");
         assert_eq!(forms("j/1"), ValueForms::default());
         let reader = Authority::new(Some(vec![crate::domain::authority::Capability {

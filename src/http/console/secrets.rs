@@ -12,6 +12,7 @@ use crate::http::extract::RequestCaller;
 use crate::http::problem::Problem;
 use crate::http::runs::{operate, read_output};
 use crate::http::secrets as secret_api;
+use crate::view::request::SetSecretRequest;
 use crate::view::secret::{SecretView, SecretsView};
 use crate::view::to_json;
 use askama::Template;
@@ -20,7 +21,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 #[derive(Template)]
@@ -70,16 +71,6 @@ pub(in crate::http) struct SecretForm {
     /// Whether a secret of this name is replaced: any text.
     #[serde(default)]
     overwrite: String,
-}
-
-/// Arguments of `v/ops/secret/set`.
-#[derive(Serialize)]
-struct SecretSetRequest<'a> {
-    name: &'a str,
-    value: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    hosts: Vec<&'a str>,
-    overwrite: bool,
 }
 
 /// `GET /secrets`: the names of secrets, with a form to set one.
@@ -141,7 +132,7 @@ pub(in crate::http) async fn set_secret(
 fn set_request(form: &SecretForm) -> Value {
     let hosts = form.hosts.split(|c: char| c == ',' || c.is_whitespace()).filter(|host| !host.is_empty());
     let overwrite = !form.overwrite.is_empty();
-    to_json(&SecretSetRequest { name: form.name.trim(), value: &form.value, hosts: hosts.collect(), overwrite })
+    to_json(&SetSecretRequest { name: form.name.trim(), value: &form.value, hosts: hosts.collect(), overwrite })
 }
 
 /// `POST /secrets/{name}/delete`: deletes a secret and shows the list.

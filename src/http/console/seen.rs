@@ -61,14 +61,17 @@ struct PathUseRow {
 
 /// Whether a caller may ask who saw a path: as over the API, with the right to read all agents.
 pub(super) fn may_ask_who(who: &RequestCaller) -> bool {
-    who.caller.authority.permits("crud/read", ResourcePath::whole_namespace(Namespace::Agents)).is_ok()
+    check_may_ask(who).is_ok()
+}
+
+fn check_may_ask(who: &RequestCaller) -> Result<(), Problem> {
+    let permitted = who.caller.authority.permits("crud/read", ResourcePath::whole_namespace(Namespace::Agents));
+    permitted.map_err(|denied| Problem::forbidden(denied.model_text("`who saw this`")))
 }
 
 /// Renders who saw a path, from the use at `offset` on.
 pub(super) async fn seen_page(api: &Api, who: &RequestCaller, path: &str, offset: u64) -> Result<Response, Problem> {
-    let all = ResourcePath::whole_namespace(Namespace::Agents);
-    let permitted = who.caller.authority.permits("crud/read", all);
-    permitted.map_err(|denied| Problem::forbidden(denied.model_text("`who saw this`")))?;
+    check_may_ask(who)?;
     let why = read_path_uses(api, who, path, None).await?;
     let now = api.venue.now();
     let skipped = usize::try_from(offset).unwrap_or(usize::MAX);

@@ -12,6 +12,9 @@ const SENTENCE_BYTES: usize = 2_000;
 /// Bytes of a text in its own place on a page.
 const PASSAGE_BYTES: usize = 20_000;
 
+/// Bytes of the longest JSON that a form takes for editing.
+pub(super) const EDITABLE_BYTES: usize = 20_000;
+
 /// A text in its own place on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Passage {

@@ -17,7 +17,7 @@ pub(crate) struct HeldToken {
     pub(super) secrets: LoginSecrets,
 }
 
-/// What tokens are for, and who gives them to whom.
+/// Servers and client of a login: where its tokens come from, and which server gets them.
 pub(super) struct LoginTerms {
     /// URL of the server that gets the token.
     pub(super) url: String,
